@@ -1,0 +1,76 @@
+//! The only room that touches the kernel.
+//!
+//! In: [`Op`]s from an engine. Out: completions, each stamped before anything is parsed.
+//! Never: knows HTTP, TLS, a schedule or a metric.
+
+use std::net::SocketAddr;
+
+use crate::clock::Tick;
+
+/// A connection of one engine. The generation tells completions of a closed connection from those of its successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnId {
+    /// Slot in the engine's table.
+    pub index: u32,
+    /// Grows each time the slot is used again.
+    pub generation: u32,
+}
+
+/// What an engine wants done.
+#[derive(Debug)]
+pub enum Op {
+    /// Open a TCP connection; answered by `on_connected` or `on_closed`.
+    Connect {
+        /// Its id.
+        conn: ConnId,
+        /// Where to.
+        address: SocketAddr,
+    },
+    /// Send `bytes[from..]`; answered by `on_sent` with the buffer given back.
+    Send {
+        /// On which connection.
+        conn: ConnId,
+        /// The whole buffer.
+        bytes: Vec<u8>,
+        /// First byte not yet sent.
+        from: usize,
+    },
+    /// Close now; nothing more is reported of this connection except buffers given back.
+    Close {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Nothing to do before this tick; `Tick::NEVER` waits for completions only.
+    Wait {
+        /// Until when.
+        until: Tick,
+    },
+    /// All phases are over; the driver may stop.
+    Finished,
+}
+
+/// When a read completed, before it was parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The counter when the completion was seen.
+    pub tick: Tick,
+    /// When the kernel received the newest segment; [`Tick::NEVER`] where not asked for.
+    pub kernel: Tick,
+}
+
+/// Why a connection ended or could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer closed its side in order.
+    Eof,
+    /// The peer reset it, or the pipe broke.
+    Reset,
+    /// Connecting was refused.
+    Refused,
+    /// Connecting failed otherwise (unreachable, timed out in the kernel).
+    Unreachable,
+    /// No local port or descriptor was left.
+    LocalExhausted,
+    /// Another error.
+    Io,
+}

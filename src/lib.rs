@@ -1,0 +1,25 @@
+//! A load engine for LLM inference servers. Data walks the rooms in this order:
+//!
+//! 1. [`config`]: flags become a plan.
+//! 2. [`dataset`], with a [`tokenizer`]: the plan becomes conversations; [`endpoint`] renders their bodies.
+//! 3. [`schedule`]: the plan and a seed become intended send times.
+//! 4. [`engine`]: one per core; drives [`wire`] and says what it wants done.
+//! 5. [`driver`]: does it, and stamps what completes with the [`clock`].
+//! 6. [`record`]: one exchange per request sent becomes one record.
+//! 7. [`metric`]: records become a summary.
+//! 8. [`report`]: the summary becomes a table and files.
+
+pub mod clock;
+pub mod config;
+pub mod dataset;
+pub mod driver;
+pub mod endpoint;
+pub mod engine;
+pub mod fuzz;
+pub mod metric;
+pub mod mock;
+pub mod record;
+pub mod report;
+pub mod schedule;
+pub mod tokenizer;
+pub mod wire;

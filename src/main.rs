@@ -1,0 +1,3 @@
+//! Arguments, run, exit code.
+
+fn main() {}

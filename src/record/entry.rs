@@ -1,0 +1,162 @@
+//! A request, understood.
+//!
+//! In: an exchange that was parsed and counted. Out: typed values in nanoseconds, from which every metric is computed.
+//! Never: a formula; those are `metric`'s.
+
+use crate::clock::Nanos;
+use crate::endpoint::{PieceKind, Usage};
+use crate::record::RequestId;
+
+/// One request sent, with its outcome. Lengths of time are from [`Record::wall_start_ns`] (the request's start) unless said
+/// otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Which request it is.
+    pub id: RequestId,
+    /// The `X-Request-ID` sent.
+    pub request_uuid: u128,
+    /// Conversation id in the dataset.
+    pub conversation_id: String,
+    /// Wall clock of the request's start, ns since the Unix epoch.
+    pub wall_start_ns: u64,
+    /// Monotonic clock of the request's start, ns (`start_perf_ns` in the raw export).
+    pub monotonic_start_ns: u64,
+    /// How long before the start the request was due (intended send time); 0 when it was on time.
+    pub lateness: Nanos,
+    /// Response head received; `None` when none came.
+    pub head_received: Option<Nanos>,
+    /// End of the exchange: whole response, or the moment of the fault.
+    pub end: Nanos,
+    /// Arrival of the last response event of any kind (usage and `[DONE]` included), or of the whole body when not streamed.
+    pub last_response: Option<Nanos>,
+    /// The reply was an event stream.
+    pub streamed: bool,
+    /// Every content piece in order (role-only, usage-only and empty events are not content). For a reply that was not streamed:
+    /// one, at the end of the body.
+    pub chunks: Vec<Chunk>,
+    /// Counts.
+    pub tokens: TokenCounts,
+    /// The last non-empty usage object of the reply.
+    pub usage: Option<Usage>,
+    /// `completion_tokens` in the first content event's own usage (continuous usage).
+    pub first_chunk_tokens: Option<u64>,
+    /// The finish reason of the first choice.
+    pub finish_reason: Option<String>,
+    /// `[DONE]` was seen.
+    pub done_seen: bool,
+    /// Comment or empty events (keep-alives).
+    pub keep_alive_count: u32,
+    /// Content events that came in a read with another content event.
+    pub coalesced_count: u32,
+    /// The whole streamed reply (two content events or more) came in one read.
+    pub whole_in_one_read: bool,
+    /// Text of the reply, reasoning and content concatenated in arrival order; kept only when outputs are asked for.
+    pub text: Option<String>,
+    /// HTTP status, 0 when no head came.
+    pub status: u16,
+    /// Why it is not a success. `None` means a valid record.
+    pub error: Option<ErrorDetails>,
+    /// It was cut by the end of the run (grace or interrupt), not by the peer.
+    pub cancelled: bool,
+    /// HTTP trace.
+    pub trace: Trace,
+}
+
+impl Record {
+    /// A valid record: no error, at least one content piece.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.error.is_none()
+    }
+}
+
+/// One content piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Arrival after the request's start: the stamp of the read that completed the event.
+    pub at: Nanos,
+    /// Index of that read within the response.
+    pub read: u32,
+    /// What it carried.
+    pub kind: PieceKind,
+    /// It counts as *output* for time to first output token: text, content beside reasoning, or tool text.
+    pub output: bool,
+}
+
+/// Token counts of one request; `None` where a count could not be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// Prompt tokens.
+    pub input: Option<u64>,
+    /// Output tokens without reasoning.
+    pub output: Option<u64>,
+    /// Reasoning tokens.
+    pub reasoning: Option<u64>,
+    /// The turn's output limit.
+    pub requested_output: Option<u64>,
+    /// Prompt tokens counted here, also when the server's count is used.
+    pub client_input: Option<u64>,
+}
+
+impl TokenCounts {
+    /// Output sequence length: output plus reasoning; `None` when both are absent.
+    #[must_use]
+    pub fn output_sequence_length(&self) -> Option<u64> {
+        match (self.output, self.reasoning) {
+            (None, None) => None,
+            (output, reasoning) => Some(output.unwrap_or(0) + reasoning.unwrap_or(0)),
+        }
+    }
+}
+
+/// Why a request failed, in AIPerf's form.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ErrorDetails {
+    /// HTTP status, 499 for cancelled, 502 for an error inside a stream; `None` for a broken connection.
+    pub code: Option<u16>,
+    /// Reason phrase, or the stable name of the fault.
+    pub kind: String,
+    /// What happened, at most 4,096 characters.
+    pub message: String,
+}
+
+/// HTTP trace of one request (k6's names). Lengths from the request's start, unless said otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The connection had served before.
+    pub reused: bool,
+    /// The request was sent again on a new connection after a pooled one proved closed.
+    pub resent: bool,
+    /// Connection set-up began; `None` on a reused connection.
+    pub connect_start: Option<Nanos>,
+    /// TCP (and TLS) set-up ended.
+    pub connect_end: Option<Nanos>,
+    /// TLS part of the set-up.
+    pub tls: Option<Nanos>,
+    /// First byte handed to the kernel.
+    pub send_start: Option<Nanos>,
+    /// Last byte handed to the kernel.
+    pub send_end: Option<Nanos>,
+    /// First read with body bytes.
+    pub first_body: Option<Nanos>,
+    /// Last read with body bytes.
+    pub last_body: Option<Nanos>,
+    /// Request body bytes sent.
+    pub bytes_sent: u64,
+    /// Response body bytes received, after transfer decoding.
+    pub bytes_received: u64,
+    /// Write calls.
+    pub writes: u32,
+    /// Reads with body bytes: (after start, body bytes).
+    pub reads: Vec<(Nanos, u32)>,
+    /// Response reason phrase.
+    pub reason: String,
+    /// Request headers as sent.
+    pub request_headers: Vec<(String, String)>,
+    /// Response headers.
+    pub response_headers: Vec<(String, String)>,
+    /// Local port, 0 when unknown.
+    pub local_port: u16,
+    /// Remote address.
+    pub remote: String,
+}

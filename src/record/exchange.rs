@@ -1,0 +1,182 @@
+//! What one request left behind, in ticks and raw bytes.
+//!
+//! In: the engine's stamps and the peer's bytes. Out: one value per request sent, moved to the recorder.
+//! Never: parses, converts a tick, or outlives its request on the worker (it is recycled).
+
+use crate::clock::Tick;
+use crate::wire::{Fault, Head};
+
+/// Everything the worker knows of one request. Filled in place, moved through the recorder's queue, and given back to be used
+/// again, so that a warm worker allocates nothing.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// Which request this is.
+    pub id: RequestId,
+    /// Moments of the request; [`Tick::NEVER`] where a moment did not come.
+    pub ticks: Ticks,
+    /// Every read that brought bytes of this response, in order.
+    pub reads: Vec<Read>,
+    /// Every server-sent event, in order. Empty when the response was no event stream.
+    pub events: Vec<EventMark>,
+    /// The parsed response head, if it came whole.
+    pub head: Option<Head>,
+    /// Raw bytes of the final response head (status line to blank line).
+    pub head_bytes: Vec<u8>,
+    /// Body bytes after transfer decoding.
+    pub body: Vec<u8>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// About the connection it used.
+    pub link: Link,
+    /// The request's head as sent, without the body.
+    pub request_head: Vec<u8>,
+    /// The `X-Request-ID` sent.
+    pub request_uuid: u128,
+    /// Length of the request body in bytes.
+    pub request_body_bytes: u64,
+    /// Body of a turn that was rendered in mid-run (live history); `None` means the corpus's own body for this turn.
+    pub live_body: Option<std::sync::Arc<[u8]>>,
+}
+
+impl Exchange {
+    /// Empties it for the next request; keeps the buffers.
+    pub fn clear(&mut self) {
+        self.id = RequestId::default();
+        self.ticks = Ticks::default();
+        self.reads.clear();
+        self.events.clear();
+        self.head = None;
+        self.head_bytes.clear();
+        self.body.clear();
+        self.outcome = Outcome::Success;
+        self.link = Link::default();
+        self.request_head.clear();
+        self.request_uuid = 0;
+        self.request_body_bytes = 0;
+        self.live_body = None;
+    }
+}
+
+/// Which request an exchange was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestId {
+    /// Index into the plan's phases.
+    pub phase: u8,
+    /// Worker that sent it, from 0.
+    pub worker: u16,
+    /// Number of the request within its phase over all workers, from 0 (AIPerf's `session_num`).
+    pub number: u64,
+    /// Number of the session within its phase over all workers, from 0.
+    pub session: u64,
+    /// The session's `X-Correlation-ID`.
+    pub session_uuid: u128,
+    /// Index into the corpus's conversations.
+    pub conversation: u32,
+    /// Index of the turn within the conversation.
+    pub turn: u32,
+    /// It is the conversation's last turn.
+    pub last_turn: bool,
+    /// Index into the plan's URLs.
+    pub url: u16,
+}
+
+/// Moments of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticks {
+    /// When the schedule meant it to be sent. In the closed loop: when the slot came free.
+    pub due: Tick,
+    /// When the engine took it up: start of the request (AIPerf's `start_perf_ns`), before any connection set-up.
+    pub start: Tick,
+    /// Connection set-up asked for; `NEVER` on a reused connection.
+    pub connect_start: Tick,
+    /// TCP connected.
+    pub connect_end: Tick,
+    /// TLS handshake done; `NEVER` without TLS.
+    pub tls_end: Tick,
+    /// Just before the first byte was handed to the kernel.
+    pub first_byte_sent: Tick,
+    /// Just after the last byte was handed to the kernel.
+    pub last_byte_sent: Tick,
+    /// The read that completed the response head.
+    pub head_received: Tick,
+    /// The exchange ended (whole response, fault, timeout or cancel).
+    pub end: Tick,
+}
+
+impl Default for Ticks {
+    fn default() -> Self {
+        let never = Tick::NEVER;
+        Ticks {
+            due: never,
+            start: never,
+            connect_start: never,
+            connect_end: never,
+            tls_end: never,
+            first_byte_sent: never,
+            last_byte_sent: never,
+            head_received: never,
+            end: never,
+        }
+    }
+}
+
+/// One read from the socket that brought bytes of this response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// When the driver saw it complete, before anything was parsed.
+    pub tick: Tick,
+    /// When the kernel received its newest segment; `NEVER` when the driver does not ask the kernel.
+    pub kernel: Tick,
+    /// Bytes of this response in the read, on the wire (ciphertext for TLS).
+    pub wire_bytes: u32,
+    /// Length of [`Exchange::body`] after the read.
+    pub body_end: u64,
+}
+
+/// One server-sent event, as a place in [`Exchange::body`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventMark {
+    /// Its first byte.
+    pub begin: u64,
+    /// One past its last byte (the line end that closes it).
+    pub end: u64,
+    /// Index into [`Exchange::reads`] of the read that completed it: its arrival.
+    pub read: u32,
+    /// Index of the read that brought its first byte.
+    pub first_read: u32,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// The response came whole, framing and all. Whether its content is a success is for [`crate::record::interpret`].
+    #[default]
+    Success,
+    /// The peer or the network broke it.
+    Fault(Fault),
+    /// The whole-request limit ran out.
+    Timeout,
+    /// Cut by the end of the grace period.
+    GraceEnded,
+    /// Cut by Ctrl-C, SIGTERM or an abort.
+    Interrupted,
+}
+
+/// About the connection a request used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The connection had served a request before.
+    pub reused: bool,
+    /// A pooled connection turned out closed before any response byte, and the request was sent again on a new one.
+    pub resent: bool,
+    /// Local port, 0 when unknown.
+    pub local_port: u16,
+    /// Index into the target's addresses.
+    pub address: u16,
+    /// Write calls that carried bytes.
+    pub writes: u32,
+    /// All bytes were written before the response ended.
+    pub sent_whole: bool,
+    /// Bytes written, head and body (plaintext).
+    pub bytes_sent: u64,
+}

@@ -1,0 +1,24 @@
+//! Text to token ids and back, with the network off.
+//!
+//! In: a name, a folder or a hub id. Out: a [`Tokenizer`]. Never: opens a connection unless a hub id is not in the cache and
+//! `HF_HUB_OFFLINE` allows it.
+
+/// Counts and makes tokens. Shared by threads.
+pub trait Tokenizer: Send + Sync {
+    /// Name for the report.
+    fn name(&self) -> &str;
+    /// Token ids of `text`, without special tokens.
+    fn encode(&self, text: &str) -> Vec<u32>;
+    /// Text of `ids`; bytes that are no UTF-8 become U+FFFD.
+    fn decode(&self, ids: &[u32]) -> String;
+    /// Number of tokens of `text`, without special tokens.
+    fn count(&self, text: &str) -> usize {
+        self.encode(text).len()
+    }
+    /// Ids that are ordinary tokens are below this number.
+    fn vocabulary_size(&self) -> u32;
+    /// Special tokens that the tokenizer would add to a text by itself.
+    fn added_special_count(&self) -> usize {
+        0
+    }
+}
