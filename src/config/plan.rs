@@ -434,3 +434,45 @@ pub struct WorkerPlan {
     /// `--cpus`: cores for the workers, in order; must be inside the process's CPU mask. Empty: chosen.
     pub cpus: Vec<usize>,
 }
+
+/// `tokenring mock-server`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MockPlan {
+    /// Port on 127.0.0.1; 0 picks a free one.
+    pub port: u16,
+    /// From the last byte of a request to its first content event.
+    pub time_to_first_token: Nanos,
+    /// From one content event's tokens to the next: a chunk of k tokens comes k times this after its predecessor.
+    pub inter_token_latency: Nanos,
+    /// Output tokens when the request sets no limit.
+    pub tokens: u32,
+    /// Tokens in each content event.
+    pub tokens_per_chunk: u32,
+    /// Seed of the words it says.
+    pub seed: u64,
+    /// Threads; `None` is one for each core in the mask (or in `cpus`).
+    pub threads: Option<usize>,
+    /// Cores to pin the threads to, in order.
+    pub cpus: Vec<usize>,
+    /// Model ids listed by `/v1/models`; any model is accepted in requests.
+    pub models: Vec<String>,
+    /// Append one line per sent event to this file: request number, event index, monotonic ns.
+    pub log: Option<PathBuf>,
+}
+
+impl Default for MockPlan {
+    fn default() -> Self {
+        MockPlan {
+            port: 0,
+            time_to_first_token: Nanos::from_millis(50),
+            inter_token_latency: Nanos::from_millis(10),
+            tokens: 100,
+            tokens_per_chunk: 1,
+            seed: 0,
+            threads: None,
+            cpus: Vec::new(),
+            models: vec!["mock-model".to_owned()],
+            log: None,
+        }
+    }
+}
