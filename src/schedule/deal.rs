@@ -1,0 +1,75 @@
+//! Which slots, and which of the globally numbered requests and sessions, a worker owns.
+//!
+//! In: the shard, the concurrency. Out: shares that sum exactly over all workers, and numbers that no two workers share.
+//! Never: time, or state that changes while running.
+
+use super::Shard;
+
+/// Number k of a run belongs to place `k mod cycle`; place p belongs to worker `p mod stride`.
+///
+/// In the closed loop a place is a slot, so that work is dealt in proportion to slots; with a rate each worker has one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deal {
+    /// Places in all, at least 1.
+    cycle: u64,
+    /// Workers that own places, at least 1.
+    stride: u64,
+    /// This worker.
+    index: u64,
+    /// Places of this worker; 0 for one that has nothing to do.
+    places: u64,
+}
+
+impl Deal {
+    /// Numbers in proportion to slots.
+    pub(super) fn by_slots(shard: Shard, concurrency: u64) -> Deal {
+        Deal::new(concurrency.max(1), shard.count as u64, shard.index as u64)
+    }
+
+    /// Numbers in turn. Workers without a slot are left out, so that no arrival falls to one that can never send it.
+    pub(super) fn by_arrivals(shard: Shard, concurrency: Option<u64>) -> Deal {
+        let workers = shard.count as u64;
+        let useful = concurrency.map_or(workers, |most| most.clamp(1, workers));
+        Deal::new(useful, useful, shard.index as u64)
+    }
+
+    fn new(cycle: u64, stride: u64, index: u64) -> Deal {
+        let places = share_of(cycle, stride, index);
+        Deal {
+            cycle,
+            stride,
+            index,
+            places,
+        }
+    }
+
+    /// Places of this worker.
+    pub(super) fn places(self) -> u64 {
+        self.places
+    }
+
+    /// Places of all workers.
+    pub(super) fn cycle(self) -> u64 {
+        self.cycle
+    }
+
+    /// How many of the numbers `0..total` are this worker's.
+    pub(super) fn share(self, total: u64) -> u64 {
+        let rest = share_of(total % self.cycle, self.stride, self.index);
+        total / self.cycle * self.places + rest
+    }
+
+    /// The `nth` number of this worker, from 0. The worker must have a place.
+    pub(super) fn number(self, nth: u64) -> u64 {
+        debug_assert!(self.places > 0, "a worker without a place has no number");
+        nth / self.places * self.cycle + self.index + nth % self.places * self.stride
+    }
+}
+
+/// How many of `0..total` leave `index` when divided by `stride`; 0 for an index that is no remainder.
+pub(super) fn share_of(total: u64, stride: u64, index: u64) -> u64 {
+    if index >= stride {
+        return 0;
+    }
+    total.saturating_sub(index).div_ceil(stride)
+}
