@@ -3,9 +3,16 @@
 //! In: bytes, cut anywhere. Out: a head, a body, events with offsets. Never: a clock, a socket, a string that was not in the
 //! input, or memory beyond [`Limits`]. Imports nothing of this crate.
 
+mod chunked;
 mod head;
+mod request;
+mod response;
+mod sse;
 
-pub use head::{ContentKind, Framing, Head};
+pub use head::{ContentKind, Framing, Head, header_lines, reason_phrase};
+pub use request::write_request_head;
+pub use response::Response;
+pub use sse::{SseEvent, SseFields, SseKind, SseScanner, fields};
 
 /// Where a step of a parser stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,4 +105,102 @@ pub enum Fault {
     Tls,
     /// Another error while reading or writing.
     Io,
+}
+
+impl Fault {
+    /// Every fault, in the order of the variants.
+    pub const ALL: [Fault; 22] = [
+        Fault::BadHead,
+        Fault::HeadTooLarge,
+        Fault::TooManyInterim,
+        Fault::UnaskedUpgrade,
+        Fault::BadLength,
+        Fault::BadTransferEncoding,
+        Fault::UnaskedEncoding,
+        Fault::BadChunkSize,
+        Fault::BadChunkEnd,
+        Fault::BadTrailer,
+        Fault::EventTooLarge,
+        Fault::BodyTooLarge,
+        Fault::TrailingBytes,
+        Fault::Truncated,
+        Fault::ClosedBeforeResponse,
+        Fault::Reset,
+        Fault::ConnectFailed,
+        Fault::ConnectRefused,
+        Fault::ConnectTimeout,
+        Fault::LocalExhausted,
+        Fault::Tls,
+        Fault::Io,
+    ];
+
+    /// Stable name, the variant's own; stands in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::BadHead => "BadHead",
+            Fault::HeadTooLarge => "HeadTooLarge",
+            Fault::TooManyInterim => "TooManyInterim",
+            Fault::UnaskedUpgrade => "UnaskedUpgrade",
+            Fault::BadLength => "BadLength",
+            Fault::BadTransferEncoding => "BadTransferEncoding",
+            Fault::UnaskedEncoding => "UnaskedEncoding",
+            Fault::BadChunkSize => "BadChunkSize",
+            Fault::BadChunkEnd => "BadChunkEnd",
+            Fault::BadTrailer => "BadTrailer",
+            Fault::EventTooLarge => "EventTooLarge",
+            Fault::BodyTooLarge => "BodyTooLarge",
+            Fault::TrailingBytes => "TrailingBytes",
+            Fault::Truncated => "Truncated",
+            Fault::ClosedBeforeResponse => "ClosedBeforeResponse",
+            Fault::Reset => "Reset",
+            Fault::ConnectFailed => "ConnectFailed",
+            Fault::ConnectRefused => "ConnectRefused",
+            Fault::ConnectTimeout => "ConnectTimeout",
+            Fault::LocalExhausted => "LocalExhausted",
+            Fault::Tls => "Tls",
+            Fault::Io => "Io",
+        }
+    }
+
+    /// One sentence for people.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Fault::BadHead => "The response head is not HTTP/1.x.",
+            Fault::HeadTooLarge => "The response head, or its number of fields, is over the limit.",
+            Fault::TooManyInterim => "Too many interim (1xx) responses came before the final one.",
+            Fault::UnaskedUpgrade => {
+                "The server switched to another protocol (101) without being asked."
+            }
+            Fault::BadLength => {
+                "Content-Length is not a number, is too large, or contradicts itself."
+            }
+            Fault::BadTransferEncoding => "The response uses a transfer coding other than chunked.",
+            Fault::UnaskedEncoding => {
+                "The response is compressed although no content coding was asked for."
+            }
+            Fault::BadChunkSize => {
+                "A chunk-size line is malformed, too long, or its size is too large."
+            }
+            Fault::BadChunkEnd => "A chunk is not followed by a line end.",
+            Fault::BadTrailer => "The trailer section is malformed or over the limit.",
+            Fault::EventTooLarge => "One server-sent event is over the limit.",
+            Fault::BodyTooLarge => "The response body is over the limit.",
+            Fault::TrailingBytes => "The server sent bytes after the end of the response.",
+            Fault::Truncated => "The connection ended inside the response.",
+            Fault::ClosedBeforeResponse => {
+                "The connection ended before the first byte of the response."
+            }
+            Fault::Reset => "The server reset the connection.",
+            Fault::ConnectFailed => {
+                "The server name has no address, or none of its addresses could be reached."
+            }
+            Fault::ConnectRefused => "The server refused the connection.",
+            Fault::ConnectTimeout => "Connecting to the server took too long.",
+            Fault::LocalExhausted => "No local port, address or file descriptor was left.",
+            Fault::Tls => "TLS failed in the handshake, a certificate or a record.",
+            Fault::Io => "Reading from or writing to the connection failed.",
+        }
+    }
 }
