@@ -83,8 +83,14 @@ impl Observed {
             self.length.judged += 1;
             if missed {
                 self.length.missed += 1;
-                self.length.missed_asked += tokens.requested_output.unwrap_or(0);
-                self.length.missed_length += tokens.output_sequence_length().unwrap_or(0);
+                add(
+                    &mut self.length.missed_asked,
+                    tokens.requested_output.unwrap_or(0),
+                );
+                add(
+                    &mut self.length.missed_length,
+                    tokens.output_sequence_length().unwrap_or(0),
+                );
             }
         }
     }
@@ -105,8 +111,8 @@ impl Observed {
         self.completion.merge(other.completion);
         self.length.judged += other.length.judged;
         self.length.missed += other.length.missed;
-        self.length.missed_asked += other.length.missed_asked;
-        self.length.missed_length += other.length.missed_length;
+        add(&mut self.length.missed_asked, other.length.missed_asked);
+        add(&mut self.length.missed_length, other.length.missed_length);
     }
 
     /// Content events that came in a read with another, of all content events of streams; `None` without any.
@@ -192,15 +198,15 @@ impl Compared {
     fn add(&mut self, client: Option<u64>, server: Option<u64>) {
         if let (Some(client), Some(server)) = (client, server) {
             self.requests += 1;
-            self.client += client;
-            self.server += server;
+            self.client = self.client.saturating_add(client);
+            self.server = self.server.saturating_add(server);
         }
     }
 
     fn merge(&mut self, other: Compared) {
         self.requests += other.requests;
-        self.client += other.client;
-        self.server += other.server;
+        self.client = self.client.saturating_add(other.client);
+        self.server = self.server.saturating_add(other.server);
     }
 
     fn note(self, what: &str) -> Option<String> {
@@ -220,7 +226,7 @@ impl Compared {
 
 impl Length {
     fn note(self) -> Option<String> {
-        let mean = |sum: u64| grouped((sum + self.missed / 2) / self.missed);
+        let mean = |sum: u64| grouped(sum.saturating_add(self.missed / 2) / self.missed);
         (self.missed > 0).then(|| {
             format!(
                 "Output length was not honoured: asked for {} tokens, got a mean of {} in {} of {} requests.",
@@ -231,6 +237,11 @@ impl Length {
             )
         })
     }
+}
+
+/// Saturates: servers' counts are not to be trusted with an overflow.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
 }
 
 /// A count with a comma between thousands.

@@ -134,8 +134,8 @@ impl Accumulator {
         self.success_count += other.success_count;
         self.error_count += other.error_count;
         self.cancelled_count += other.cancelled_count;
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.good_count += other.good_count;
         self.discrepancies.merge(other.discrepancies);
         self.mismatches.merge(other.mismatches);
@@ -152,6 +152,7 @@ impl Accumulator {
         rows[index!("inter_chunk_latency")] = self.gaps.stats();
         self.adjusted(&mut rows);
         self.scalars(&mut rows);
+        self.spans.sort_unstable();
         sweepline::fill(&self.spans, self.window, &self.context, &mut rows);
         let samples = self.series[index!("request_latency")].len();
         let mut errors: Vec<ErrorGroup> = self
@@ -235,8 +236,11 @@ impl Accumulator {
 
     fn add_success(&mut self, record: &Record) {
         self.success_count += 1;
-        self.input_tokens += record.tokens.input.unwrap_or(0);
-        self.output_tokens += record.tokens.output_sequence_length().unwrap_or(0);
+        // Servers' counts are not to be trusted with an overflow.
+        let input = record.tokens.input.unwrap_or(0);
+        let output = record.tokens.output_sequence_length().unwrap_or(0);
+        self.input_tokens = self.input_tokens.saturating_add(input);
+        self.output_tokens = self.output_tokens.saturating_add(output);
         self.discrepancies
             .add(request::usage_discrepancy(record, &self.context));
         self.mismatches.add(request::length_mismatch(record));

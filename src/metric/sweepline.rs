@@ -13,7 +13,7 @@ use super::{Context, Stats, Window};
 use crate::record::Record;
 
 /// One request on the time line, wall clock.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
     start_ns: u64,
     /// First token; `None` when the reply was no stream or no success.
@@ -80,10 +80,10 @@ pub(super) fn fill(
     context: &Context,
     rows: &mut [Option<Stats>],
 ) {
-    if window.is_none_or(|window| window.length().0 == 0) {
+    let Some(window) = window.filter(|window| window.length().0 > 0) else {
         return;
-    }
-    let states = sweep(spans);
+    };
+    let states = sweep(spans, window);
     let mut set = |index: usize, curve: &dyn Fn(&State) -> Option<f64>| {
         rows[index] = weighted(states.iter().filter_map(|s| Some((curve(s)?, s.length_ns))));
     };
@@ -132,11 +132,16 @@ pub(super) fn fill(
     });
 }
 
-/// States between moments, in order, none of no length. The window has no time before the first start, and what follows the last
-/// change of a curve is inside the spans.
-fn sweep(spans: &[Span]) -> Vec<State> {
+/// States between moments, in order, none of no length, from the window's first moment to its last.
+fn sweep(spans: &[Span], window: Window) -> Vec<State> {
     let mut changes: Vec<Change> = spans.iter().flat_map(changes).collect();
-    changes.sort_unstable_by_key(|change| change.at_ns);
+    // The last exchange may end after its last response.
+    changes.push(Change {
+        at_ns: window.end_ns,
+        ..Change::default()
+    });
+    // Stable, so that sorted spans give the same sums whatever order they came in.
+    changes.sort_by_key(|change| change.at_ns);
     let mut states = Vec::with_capacity(changes.len());
     let mut state = State::default();
     let mut previous_ns = changes.first().map_or(0, |change| change.at_ns);
