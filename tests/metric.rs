@@ -260,7 +260,7 @@ fn every_rate_is_divided_by_the_stated_window() {
         summary
             .notes
             .iter()
-            .any(|note| note.starts_with("1 requests were cut")),
+            .any(|note| note.starts_with("1 of 4 requests were cut")),
         "{:?}",
         summary.notes
     );
@@ -494,7 +494,7 @@ fn notes_say_what_to_distrust() {
         "Events arrive in bursts: 3 of 3 content events (100.0 %)",
         "Prompt tokens differ by 100.0 % between client and server: 10 counted here, 20 by the server",
         "Output length was not honoured: asked for 1,024 tokens, got a mean of 300 in 1 of 1 requests.",
-        "1 requests were sent again",
+        "1 of 2 requests were sent again",
         "p99 of 2 samples",
     ];
     assert_eq!(noted.notes.len(), expected.len(), "{:#?}", noted.notes);
@@ -578,6 +578,12 @@ fn percentiles_of_known_values() {
         );
     }
     assert_eq!(quantile::linear(&[], 50.0), None);
+    let stats = quantile::distribution(&mut vec![f64::NAN, 3.0, f64::INFINITY, 1.0]).unwrap();
+    assert_eq!(
+        (stats.avg, stats.max, stats.count),
+        (Some(2.0), Some(3.0), Some(2))
+    );
+    assert_eq!(quantile::distribution(&mut vec![f64::NAN]), None);
 }
 
 fn numbers(stats: &Stats) -> Vec<f64> {

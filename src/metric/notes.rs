@@ -130,20 +130,8 @@ impl Observed {
             self.prompt.note("Prompt"),
             self.completion.note("Completion"),
             self.length.note(),
-            (self.resent > 0).then(|| {
-                format!(
-                    "{} requests were sent again on a new connection because the server had closed the kept one; their time \
-                     runs from the first try.",
-                    grouped(self.resent)
-                )
-            }),
-            (self.cancelled > 0).then(|| {
-                format!(
-                    "{} requests were cut by the end of the run; they are in no latency of whole requests, which makes slow \
-                     replies look rarer than they are.",
-                    grouped(self.cancelled)
-                )
-            }),
+            self.resent(),
+            self.cut(),
             (self.rate_limited * 2 > self.errors).then(|| {
                 format!(
                     "{} of {} errors were HTTP 429: the server limits the rate, so the load was not the one asked for.",
@@ -180,6 +168,32 @@ impl Observed {
                 grouped(self.comparable.max(self.whole))
             )
         })
+    }
+
+    fn resent(&self) -> Option<String> {
+        (self.resent > 0).then(|| {
+            format!(
+                "{} of {} requests were sent again on a new connection because the server had closed the kept one; their time \
+                 runs from the first try.",
+                grouped(self.resent),
+                grouped(self.all())
+            )
+        })
+    }
+
+    fn cut(&self) -> Option<String> {
+        (self.cancelled > 0).then(|| {
+            format!(
+                "{} of {} requests were cut by the end of the run; they are in no latency of whole replies, which makes slow \
+                 replies look rarer than they are.",
+                grouped(self.cancelled),
+                grouped(self.all())
+            )
+        })
+    }
+
+    fn all(&self) -> u64 {
+        self.success + self.errors + self.cancelled
     }
 
     fn bursts(&self) -> Option<String> {
