@@ -6,6 +6,19 @@
 use crate::clock::Nanos;
 use crate::record::ErrorDetails;
 
+mod context;
+mod gaps;
+mod notes;
+pub mod quantile;
+pub mod registry;
+pub mod request;
+mod run;
+pub mod slo;
+mod sweepline;
+
+pub use context::Context;
+pub use run::Accumulator;
+
 /// The interval that every rate of a summary is divided by, and that is reported as its benchmark duration: from the start of
 /// the first request of the phase to the end of the last one (success, error or cancelled). Wall-clock nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

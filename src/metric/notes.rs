@@ -1,0 +1,272 @@
+//! What the reader must know before trusting the numbers.
+//!
+//! In: records. Out: plain sentences with numbers in them. Never: changes a metric.
+
+use super::Context;
+use super::request::length_mismatch;
+use crate::record::Record;
+
+/// Counts of oddities.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observed {
+    streaming: bool,
+    success: u64,
+    /// Valid replies that were streams.
+    streamed: u64,
+    /// Of those, with two content events or more.
+    comparable: u64,
+    whole: u64,
+    content_events: u64,
+    coalesced: u64,
+    resent: u64,
+    cancelled: u64,
+    errors: u64,
+    rate_limited: u64,
+    prompt: Compared,
+    completion: Compared,
+    length: Length,
+}
+
+/// Sums of two counts of the same tokens, over the requests that have both.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compared {
+    requests: u64,
+    client: u64,
+    server: u64,
+}
+
+/// Requests that asked for a length, and those whose replies were not near it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Length {
+    judged: u64,
+    missed: u64,
+    missed_asked: u64,
+    missed_length: u64,
+}
+
+impl Observed {
+    pub(super) fn add(&mut self, record: &Record, context: &Context) {
+        self.streaming = context.streaming;
+        self.resent += u64::from(record.trace.resent);
+        if record.cancelled {
+            self.cancelled += 1;
+        } else if !record.is_success() {
+            self.errors += 1;
+            self.rate_limited += u64::from(record.status == 429);
+        } else {
+            self.add_success(record, context);
+        }
+    }
+
+    fn add_success(&mut self, record: &Record, context: &Context) {
+        self.success += 1;
+        if record.streamed {
+            let events = record.chunks.len() as u64;
+            self.streamed += 1;
+            self.comparable += u64::from(events > 1);
+            self.whole += u64::from(record.whole_in_one_read);
+            self.content_events += events;
+            self.coalesced += u64::from(record.coalesced_count);
+        }
+        let tokens = &record.tokens;
+        if let Some(usage) = &record.usage {
+            let client_input = tokens.client_input;
+            let client_input =
+                client_input.or(tokens.input.filter(|_| !context.use_server_token_count));
+            self.prompt.add(client_input, usage.prompt_tokens);
+            if !context.use_server_token_count {
+                let length = tokens.output_sequence_length();
+                self.completion.add(length, usage.completion_tokens);
+            }
+        }
+        if let Some(missed) = length_mismatch(record) {
+            self.length.judged += 1;
+            if missed {
+                self.length.missed += 1;
+                add(
+                    &mut self.length.missed_asked,
+                    tokens.requested_output.unwrap_or(0),
+                );
+                add(
+                    &mut self.length.missed_length,
+                    tokens.output_sequence_length().unwrap_or(0),
+                );
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Observed) {
+        self.streaming |= other.streaming;
+        self.success += other.success;
+        self.streamed += other.streamed;
+        self.comparable += other.comparable;
+        self.whole += other.whole;
+        self.content_events += other.content_events;
+        self.coalesced += other.coalesced;
+        self.resent += other.resent;
+        self.cancelled += other.cancelled;
+        self.errors += other.errors;
+        self.rate_limited += other.rate_limited;
+        self.prompt.merge(other.prompt);
+        self.completion.merge(other.completion);
+        self.length.judged += other.length.judged;
+        self.length.missed += other.length.missed;
+        add(&mut self.length.missed_asked, other.length.missed_asked);
+        add(&mut self.length.missed_length, other.length.missed_length);
+    }
+
+    /// Content events that came in a read with another, of all content events of streams; `None` without any.
+    pub(super) fn coalesced_share(&self) -> Option<f64> {
+        let any = self.streaming && self.content_events > 0;
+        any.then(|| self.coalesced as f64 / self.content_events as f64)
+    }
+
+    /// One sentence each. `samples`: valid requests with a latency.
+    pub(super) fn notes(&self, samples: usize) -> Vec<String> {
+        let notes = [
+            self.not_streamed(),
+            self.whole_replies(),
+            self.bursts(),
+            self.prompt.note("Prompt"),
+            self.completion.note("Completion"),
+            self.length.note(),
+            self.resent(),
+            self.cut(),
+            (self.rate_limited * 2 > self.errors).then(|| {
+                format!(
+                    "{} of {} errors were HTTP 429: the server limits the rate, so the load was not the one asked for.",
+                    grouped(self.rate_limited),
+                    grouped(self.errors)
+                )
+            }),
+            (1..100).contains(&samples).then(|| {
+                format!(
+                    "p99 of {samples} samples: below 100 requests it is close to the maximum, not a percentile to compare."
+                )
+            }),
+        ];
+        notes.into_iter().flatten().collect()
+    }
+
+    fn not_streamed(&self) -> Option<String> {
+        let count = self.success - self.streamed;
+        (self.streaming && count > 0).then(|| {
+            format!(
+                "{} of {} replies were not streamed though streaming was asked for: they have no TTFT and no inter-token latency.",
+                grouped(count),
+                grouped(self.success)
+            )
+        })
+    }
+
+    fn whole_replies(&self) -> Option<String> {
+        (self.streaming && self.whole > 0).then(|| {
+            format!(
+                "{} of {} replies arrived whole in one read: their TTFT equals their latency and their inter-token latency \
+                 says nothing about the server.",
+                grouped(self.whole),
+                grouped(self.comparable.max(self.whole))
+            )
+        })
+    }
+
+    fn resent(&self) -> Option<String> {
+        (self.resent > 0).then(|| {
+            format!(
+                "{} of {} requests were sent again on a new connection because the server had closed the kept one; their time \
+                 runs from the first try.",
+                grouped(self.resent),
+                grouped(self.all())
+            )
+        })
+    }
+
+    fn cut(&self) -> Option<String> {
+        (self.cancelled > 0).then(|| {
+            format!(
+                "{} of {} requests were cut by the end of the run; they are in no latency of whole replies, which makes slow \
+                 replies look rarer than they are.",
+                grouped(self.cancelled),
+                grouped(self.all())
+            )
+        })
+    }
+
+    fn all(&self) -> u64 {
+        self.success + self.errors + self.cancelled
+    }
+
+    fn bursts(&self) -> Option<String> {
+        let share = self.coalesced_share().filter(|share| *share > 0.05)?;
+        Some(format!(
+            "Events arrive in bursts: {} of {} content events ({:.1} %) came in one read with another, so gaps of 0 between them \
+             are not the server's.",
+            grouped(self.coalesced),
+            grouped(self.content_events),
+            share * 100.0
+        ))
+    }
+}
+
+impl Compared {
+    fn add(&mut self, client: Option<u64>, server: Option<u64>) {
+        if let (Some(client), Some(server)) = (client, server) {
+            self.requests += 1;
+            self.client = self.client.saturating_add(client);
+            self.server = self.server.saturating_add(server);
+        }
+    }
+
+    fn merge(&mut self, other: Compared) {
+        self.requests += other.requests;
+        self.client = self.client.saturating_add(other.client);
+        self.server = self.server.saturating_add(other.server);
+    }
+
+    fn note(self, what: &str) -> Option<String> {
+        let (client, server) = (self.client as f64, self.server as f64);
+        let percent = (server - client).abs() / client.max(1.0) * 100.0;
+        (percent > 2.0).then(|| {
+            format!(
+                "{what} tokens differ by {percent:.1} % between client and server: {} counted here, {} by the server, in {} \
+                 requests.",
+                grouped(self.client),
+                grouped(self.server),
+                grouped(self.requests)
+            )
+        })
+    }
+}
+
+impl Length {
+    fn note(self) -> Option<String> {
+        let mean = |sum: u64| grouped(sum.saturating_add(self.missed / 2) / self.missed);
+        (self.missed > 0).then(|| {
+            format!(
+                "Output length was not honoured: asked for {} tokens, got a mean of {} in {} of {} requests.",
+                mean(self.missed_asked),
+                mean(self.missed_length),
+                grouped(self.missed),
+                grouped(self.judged)
+            )
+        })
+    }
+}
+
+/// Saturates: servers' counts are not to be trusted with an overflow.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
+}
+
+/// A count with a comma between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,414 @@
+//! The metrics of a run.
+//!
+//! In: records, one by one, on any number of accumulators. Out: one [`Summary`]. Never: keeps a record, or drops one.
+//!
+//! Formulas are AIPerf 0.13's, with one difference on purpose: every rate is divided by the [`Window`] that the summary states as
+//! its benchmark duration. AIPerf divides by the phase's interval, idle ends included, and states another.
+
+use std::collections::HashMap;
+
+use super::gaps::Gaps;
+use super::notes::Observed;
+use super::registry::METRICS;
+use super::request::{self, index};
+use super::sweepline::{self, Span};
+use super::{Context, ErrorGroup, Row, Stats, Summary, Value, Window, quantile, slo};
+use crate::record::{ErrorDetails, Record};
+
+/// Gathers the records of one phase. Values are kept exactly, 8 bytes each; only the gaps between content events go to a histogram.
+///
+/// ```
+/// use tokenring::metric::{Accumulator, Context};
+/// use tokenring::record::Record;
+/// let mut accumulator = Accumulator::new(&Context::default());
+/// accumulator.add(&Record::default());
+/// assert_eq!(accumulator.summary().success_count, 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    context: Context,
+    /// Values by index in the registry.
+    series: Vec<Vec<f64>>,
+    gaps: Gaps,
+    spans: Vec<Span>,
+    errors: HashMap<ErrorDetails, u64>,
+    window: Option<Window>,
+    success_count: u64,
+    error_count: u64,
+    cancelled_count: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    good_count: u64,
+    discrepancies: Flagged,
+    mismatches: Flagged,
+    observed: Observed,
+}
+
+/// How many of how many requests that could be judged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flagged {
+    judged: u64,
+    flagged: u64,
+}
+
+impl Flagged {
+    fn add(&mut self, verdict: Option<bool>) {
+        if let Some(flagged) = verdict {
+            self.judged += 1;
+            self.flagged += u64::from(flagged);
+        }
+    }
+
+    fn merge(&mut self, other: Flagged) {
+        self.judged += other.judged;
+        self.flagged += other.flagged;
+    }
+
+    fn count(self) -> Option<f64> {
+        (self.judged > 0).then_some(self.flagged as f64)
+    }
+}
+
+impl Accumulator {
+    /// An empty one.
+    #[must_use]
+    pub fn new(context: &Context) -> Accumulator {
+        Accumulator {
+            context: context.clone(),
+            series: vec![Vec::new(); METRICS.len()],
+            gaps: Gaps::new(),
+            spans: Vec::new(),
+            errors: HashMap::new(),
+            window: None,
+            success_count: 0,
+            error_count: 0,
+            cancelled_count: 0,
+            input_tokens: 0,
+            output_tokens: 0,
+            good_count: 0,
+            discrepancies: Flagged::default(),
+            mismatches: Flagged::default(),
+            observed: Observed::default(),
+        }
+    }
+
+    /// Takes in one record of the phase.
+    pub fn add(&mut self, record: &Record) {
+        let end_ns = record.wall_start_ns.saturating_add(record.end.0);
+        self.widen(Window {
+            start_ns: record.wall_start_ns,
+            end_ns,
+        });
+        self.observed.add(record, &self.context);
+        self.spans.push(Span::of(record, &self.context));
+        self.add_timing(record);
+        if record.cancelled {
+            self.cancelled_count += 1;
+        } else if let Some(details) = &record.error {
+            self.error_count += 1;
+            *self.errors.entry(details.clone()).or_default() += 1;
+        } else {
+            self.add_success(record);
+        }
+        let series = &mut self.series;
+        request::each(record, &self.context, |index, value| {
+            if let Value::One(value) = value {
+                series[index].push(value);
+            }
+        });
+    }
+
+    /// Takes in all that `other`, of the same context, has seen. The order of merging changes no number.
+    pub fn merge(&mut self, other: Accumulator) {
+        for (mine, theirs) in self.series.iter_mut().zip(other.series) {
+            mine.extend(theirs);
+        }
+        self.gaps.merge(&other.gaps);
+        self.spans.extend(other.spans);
+        for (details, count) in other.errors {
+            *self.errors.entry(details).or_default() += count;
+        }
+        if let Some(window) = other.window {
+            self.widen(window);
+        }
+        self.success_count += other.success_count;
+        self.error_count += other.error_count;
+        self.cancelled_count += other.cancelled_count;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.good_count += other.good_count;
+        self.discrepancies.merge(other.discrepancies);
+        self.mismatches.merge(other.mismatches);
+        self.observed.merge(&other.observed);
+    }
+
+    /// What the phase came to.
+    #[must_use]
+    pub fn summary(mut self) -> Summary {
+        let mut rows: Vec<Option<Stats>> = vec![None; METRICS.len()];
+        for (row, values) in rows.iter_mut().zip(&mut self.series) {
+            *row = quantile::distribution(values);
+        }
+        rows[index!("inter_chunk_latency")] = self.gaps.stats();
+        self.adjusted(&mut rows);
+        self.scalars(&mut rows);
+        self.spans.sort_unstable();
+        sweepline::fill(&self.spans, self.window, &self.context, &mut rows);
+        let samples = self.series[index!("request_latency")].len();
+        let mut errors: Vec<ErrorGroup> = self
+            .errors
+            .into_iter()
+            .map(|(details, count)| ErrorGroup { details, count })
+            .collect();
+        errors.sort_by(|a, b| {
+            let key = |g: &ErrorGroup| {
+                (
+                    g.details.code,
+                    g.details.kind.clone(),
+                    g.details.message.clone(),
+                )
+            };
+            b.count.cmp(&a.count).then_with(|| key(a).cmp(&key(b)))
+        });
+        Summary {
+            rows: finished(rows),
+            errors,
+            window: self.window.unwrap_or_default(),
+            success_count: self.success_count,
+            error_count: self.error_count,
+            cancelled_count: self.cancelled_count,
+            notes: self.observed.notes(samples),
+        }
+    }
+
+    /// Valid records so far.
+    #[must_use]
+    pub fn success_count(&self) -> u64 {
+        self.success_count
+    }
+
+    /// Error records so far, cancelled ones excluded.
+    #[must_use]
+    pub fn error_count(&self) -> u64 {
+        self.error_count
+    }
+
+    /// Records cut by the end of the run so far.
+    #[must_use]
+    pub fn cancelled_count(&self) -> u64 {
+        self.cancelled_count
+    }
+
+    /// Prompt tokens of valid records so far.
+    #[must_use]
+    pub fn input_tokens(&self) -> u64 {
+        self.input_tokens
+    }
+
+    /// Output tokens, reasoning included, of valid records so far.
+    #[must_use]
+    pub fn output_tokens(&self) -> u64 {
+        self.output_tokens
+    }
+
+    /// First start to last end so far; `None` before the first record.
+    #[must_use]
+    pub fn window(&self) -> Option<Window> {
+        self.window
+    }
+
+    fn widen(&mut self, other: Window) {
+        let window = self.window.get_or_insert(other);
+        window.start_ns = window.start_ns.min(other.start_ns);
+        window.end_ns = window.end_ns.max(other.end_ns);
+    }
+
+    /// What every record has, whatever became of it.
+    fn add_timing(&mut self, record: &Record) {
+        let last = record.last_response.filter(|_| record.is_success());
+        let effective = record.lateness + last.unwrap_or(record.end);
+        self.series[index!("credit_to_start_latency")].push(record.lateness.millis());
+        self.series[index!("effective_latency")].push(effective.millis());
+        if let Some(setup) = request::connection_setup(record) {
+            self.series[index!("connection_setup")].push(setup.millis());
+        }
+    }
+
+    fn add_success(&mut self, record: &Record) {
+        self.success_count += 1;
+        // Servers' counts are not to be trusted with an overflow.
+        let input = record.tokens.input.unwrap_or(0);
+        let output = record.tokens.output_sequence_length().unwrap_or(0);
+        self.input_tokens = self.input_tokens.saturating_add(input);
+        self.output_tokens = self.output_tokens.saturating_add(output);
+        self.discrepancies
+            .add(request::usage_discrepancy(record, &self.context));
+        self.mismatches.add(request::length_mismatch(record));
+        if self.context.streaming && record.streamed {
+            for gap in request::gaps(&record.chunks) {
+                self.gaps.add(gap);
+            }
+        }
+        if !self.context.goodput.is_empty() {
+            let values = request::values(record, &self.context);
+            self.good_count += u64::from(slo::is_good(&values, &self.context.goodput));
+        }
+    }
+
+    /// `adj_*`: each error counts as an infinite wait. Only when there are errors, and values beside them.
+    fn adjusted(&self, rows: &mut [Option<Stats>]) {
+        let Ok(failures @ 1..) = usize::try_from(self.error_count) else {
+            return;
+        };
+        let pairs = [
+            (index!("adj_request_latency"), index!("request_latency")),
+            (
+                index!("adj_time_to_first_token"),
+                index!("time_to_first_token"),
+            ),
+            (
+                index!("adj_inter_token_latency"),
+                index!("inter_token_latency"),
+            ),
+            (index!("adj_decode_duration"), index!("decode_duration")),
+        ];
+        for (adjusted, base) in pairs {
+            let sorted = &self.series[base];
+            if !sorted.is_empty() {
+                rows[adjusted] = Some(quantile::with_failures(sorted, failures));
+            }
+        }
+    }
+
+    fn scalars(&self, rows: &mut [Option<Stats>]) {
+        let mut set = |index: usize, value: Option<f64>| rows[index] = value.map(Stats::scalar);
+        let Some(window) = self.window else { return };
+        let (valid, errors) = (self.success_count as f64, self.error_count as f64);
+        let completed = valid + errors;
+        set(index!("request_count"), Some(valid));
+        set(
+            index!("error_request_count"),
+            (errors > 0.0).then_some(errors),
+        );
+        set(index!("completed_request_count"), Some(completed));
+        set(
+            index!("request_error_rate"),
+            ratio(100.0 * errors, completed),
+        );
+        set(
+            index!("min_request_timestamp"),
+            Some(window.start_ns as f64),
+        );
+        set(index!("max_response_timestamp"), Some(window.end_ns as f64));
+        set(
+            index!("benchmark_duration"),
+            Some(window.length().seconds()),
+        );
+        set(index!("osl_mismatch_count"), self.mismatches.count());
+        set(
+            index!("usage_discrepancy_count"),
+            self.discrepancies.count(),
+        );
+        set(index!("coalesced_events"), self.observed.coalesced_share());
+
+        let total = |index: usize| {
+            let values = &self.series[index];
+            (!values.is_empty()).then(|| values.iter().sum::<f64>())
+        };
+        for (sum, base) in TOTALS {
+            set(*sum, total(*base));
+        }
+        let (input, output) = (
+            total(index!("input_sequence_length")),
+            total(index!("output_sequence_length")),
+        );
+        let per_second = |value: Option<f64>| ratio(value?, window.length().seconds());
+        set(index!("request_throughput"), per_second(Some(valid)));
+        set(index!("input_token_throughput"), per_second(input));
+        set(index!("output_token_throughput"), per_second(output));
+        let both = input.zip(output).map(|(input, output)| input + output);
+        set(index!("total_token_throughput"), per_second(both));
+        let cache_read = total(index!("usage_prompt_cache_read_tokens"));
+        let prompt = total(index!("usage_prompt_tokens"));
+        let cached = cache_read.zip(prompt);
+        let cached = cached.and_then(|(read, prompt)| ratio(100.0 * read, prompt));
+        set(index!("overall_usage_prompt_cache_read_pct"), cached);
+        if !self.context.goodput.is_empty() {
+            let good = self.good_count as f64;
+            set(index!("good_request_count"), Some(good));
+            set(index!("good_request_fraction"), ratio(good, completed));
+            set(index!("goodput"), per_second(Some(good)));
+        }
+    }
+}
+
+/// Sums, each with the metric it sums.
+const TOTALS: &[(usize, usize)] = &[
+    (index!("total_isl"), index!("input_sequence_length")),
+    (index!("total_osl"), index!("output_sequence_length")),
+    (index!("total_output_tokens"), index!("output_token_count")),
+    (
+        index!("total_reasoning_tokens"),
+        index!("reasoning_token_count"),
+    ),
+    (index!("total_error_isl"), index!("error_isl")),
+    (
+        index!("total_usage_prompt_tokens"),
+        index!("usage_prompt_tokens"),
+    ),
+    (
+        index!("total_usage_prompt_cache_read_tokens"),
+        index!("usage_prompt_cache_read_tokens"),
+    ),
+    (
+        index!("total_usage_prompt_cache_write_tokens"),
+        index!("usage_prompt_cache_write_tokens"),
+    ),
+    (
+        index!("total_usage_prompt_cache_miss_tokens"),
+        index!("usage_prompt_cache_miss_tokens"),
+    ),
+    (
+        index!("total_usage_prompt_audio_tokens"),
+        index!("usage_prompt_audio_tokens"),
+    ),
+    (
+        index!("total_usage_completion_tokens"),
+        index!("usage_completion_tokens"),
+    ),
+    (
+        index!("total_usage_reasoning_tokens"),
+        index!("usage_reasoning_tokens"),
+    ),
+    (
+        index!("total_usage_completion_audio_tokens"),
+        index!("usage_completion_audio_tokens"),
+    ),
+    (
+        index!("total_usage_accepted_prediction_tokens"),
+        index!("usage_accepted_prediction_tokens"),
+    ),
+    (
+        index!("total_usage_rejected_prediction_tokens"),
+        index!("usage_rejected_prediction_tokens"),
+    ),
+    (
+        index!("total_usage_total_tokens"),
+        index!("usage_total_tokens"),
+    ),
+];
+
+/// Rows that have a finite number, in the registry's order.
+fn finished(rows: Vec<Option<Stats>>) -> Vec<Row> {
+    let rows = METRICS.iter().zip(rows);
+    rows.filter_map(|(metric, stats)| {
+        let stats = quantile::finite(stats?);
+        (stats.avg.is_some() || stats.min.is_some()).then_some(Row { metric, stats })
+    })
+    .collect()
+}
+
+/// `value / divisor`, where that is a number.
+fn ratio(value: f64, divisor: f64) -> Option<f64> {
+    (divisor > 0.0).then(|| value / divisor)
+}
