@@ -26,14 +26,12 @@ pub enum Op {
         /// Where to.
         address: SocketAddr,
     },
-    /// Send `bytes[from..]`; answered by `on_sent` with the buffer given back.
+    /// Send all of `bytes`, in as many writes as it takes; answered by `on_sent`, with the buffer given back.
     Send {
         /// On which connection.
         conn: ConnId,
-        /// The whole buffer.
+        /// What.
         bytes: Vec<u8>,
-        /// First byte not yet sent.
-        from: usize,
     },
     /// Close now; nothing more is reported of this connection except buffers given back.
     Close {
@@ -56,6 +54,19 @@ pub struct Stamp {
     pub tick: Tick,
     /// When the kernel received the newest segment; [`Tick::NEVER`] where not asked for.
     pub kernel: Tick,
+}
+
+/// How a [`Op::Send`] went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Just before the first byte was handed to the kernel.
+    pub first: Tick,
+    /// Just after the last byte was, or when it failed.
+    pub last: Tick,
+    /// Writes that took bytes.
+    pub writes: u32,
+    /// Why not all bytes were taken.
+    pub error: Option<CloseReason>,
 }
 
 /// Why a connection ended or could not be opened.

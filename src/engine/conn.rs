@@ -1,0 +1,153 @@
+//! The connections of one engine.
+//!
+//! In: ids. Out: the connection that an id means now, or nothing. Never: lets a completion of a closed connection reach the one
+//! that took its place.
+
+use crate::clock::Tick;
+use crate::driver::ConnId;
+
+use super::flight::Flight;
+use super::tls::Tls;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// TCP is being set up.
+    Connecting,
+    /// TLS is being set up.
+    Handshaking,
+    /// A request is under way.
+    Busy,
+    /// It waits for a request.
+    Idle,
+}
+
+/// One TCP connection.
+pub(super) struct Connection {
+    pub(super) state: State,
+    /// Index into the targets.
+    pub(super) target: u16,
+    /// Index into the target's addresses.
+    pub(super) address: u16,
+    pub(super) tls: Option<Tls>,
+    /// Requests that ended on it.
+    pub(super) served: u32,
+    pub(super) local_port: u16,
+    pub(super) connect_end: Tick,
+    /// The request under way; `None` exactly when idle.
+    pub(super) flight: Option<Box<Flight>>,
+    /// Bytes to be sent after those now being sent.
+    pub(super) outbox: Vec<u8>,
+    /// The outbox ends with the request's last byte.
+    pub(super) outbox_request: bool,
+    /// The driver holds a buffer of this connection.
+    pub(super) sending: bool,
+    /// That buffer holds the request's last byte.
+    pub(super) sending_request: bool,
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+/// All connections, and which of them are idle.
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Idle connections for each target, the most recently used last.
+    idle: Vec<Vec<ConnId>>,
+}
+
+impl Table {
+    pub(super) fn new(target_count: usize) -> Table {
+        Table { slots: Vec::new(), free: Vec::new(), idle: vec![Vec::new(); target_count] }
+    }
+
+    /// A new connection towards `target` that carries `flight`.
+    pub(super) fn open(&mut self, target: u16, flight: Box<Flight>) -> ConnId {
+        let connection = Connection {
+            state: State::Connecting,
+            target,
+            address: 0,
+            tls: None,
+            served: 0,
+            local_port: 0,
+            connect_end: Tick::NEVER,
+            flight: Some(flight),
+            outbox: Vec::new(),
+            outbox_request: false,
+            sending: false,
+            sending_request: false,
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, connection: None });
+            u32::try_from(self.slots.len() - 1).expect("connections fit 32 bits")
+        });
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.connection.is_none());
+        slot.connection = Some(connection);
+        ConnId { index, generation: slot.generation }
+    }
+
+    /// The connection that `conn` means, if it is still there.
+    pub(super) fn current(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(conn.index as usize)?;
+        if slot.generation == conn.generation { slot.connection.as_mut() } else { None }
+    }
+
+    /// The connection in slot `index`, if there is one.
+    pub(super) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let generation = slot.generation;
+        slot.connection.as_mut().map(|connection| (ConnId { index, generation }, connection))
+    }
+
+    /// The same connection under a new generation, so that completions of its past are not taken for its own.
+    pub(super) fn renew(&mut self, conn: ConnId) -> ConnId {
+        let slot = &mut self.slots[conn.index as usize];
+        debug_assert_eq!(slot.generation, conn.generation);
+        slot.generation = slot.generation.wrapping_add(1);
+        ConnId { index: conn.index, generation: slot.generation }
+    }
+
+    /// Frees the slot of `conn`; false when it was gone already.
+    pub(super) fn release(&mut self, conn: ConnId) -> bool {
+        let Some(slot) = self.slots.get_mut(conn.index as usize) else { return false };
+        if slot.generation != conn.generation {
+            return false;
+        }
+        let Some(connection) = slot.connection.take() else { return false };
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(conn.index);
+        if connection.state == State::Idle {
+            self.idle[usize::from(connection.target)].retain(|&other| other != conn);
+        }
+        true
+    }
+
+    /// Marks `conn` idle; a pooled one can be taken by any request to its target.
+    pub(super) fn make_idle(&mut self, conn: ConnId, pooled: bool) {
+        let Some(connection) = self.current(conn) else { return };
+        connection.state = State::Idle;
+        let target = usize::from(connection.target);
+        if pooled {
+            self.idle[target].push(conn);
+        }
+    }
+
+    /// The idle connection to `target` that was used last: the one least likely to have been closed by the peer meanwhile.
+    pub(super) fn take_idle(&mut self, target: u16) -> Option<ConnId> {
+        self.idle[usize::from(target)].pop()
+    }
+
+    /// Ids of all connections.
+    pub(super) fn ids(&self) -> Vec<ConnId> {
+        let held = self.slots.iter().enumerate().filter(|(_, slot)| slot.connection.is_some());
+        held.map(|(index, slot)| ConnId {
+            index: u32::try_from(index).expect("connections fit 32 bits"),
+            generation: slot.generation,
+        })
+        .collect()
+    }
+}

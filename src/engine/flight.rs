@@ -1,0 +1,172 @@
+//! One request under way.
+//!
+//! In: reads of its response. Out: an exchange with its body, reads and event marks. Never: an allocation on a warm flight, or a
+//! look inside an event beyond its framing and `[DONE]`.
+
+use crate::clock::Tick;
+use crate::driver::{Sent, Stamp};
+use crate::record::{EventMark, Exchange, Outcome, Read};
+use crate::wire::{ContentKind, Fault, Limits, Response, SseKind, SseScanner, Step};
+
+use super::request::Session;
+
+/// A request under way, with the parsers of its response.
+pub(super) struct Flight {
+    pub(super) exchange: Box<Exchange>,
+    /// The session it belongs to; `None` only while spare.
+    pub(super) session: Option<Session>,
+    pub(super) response: Response,
+    scanner: SseScanner,
+    /// Which request of this engine it is.
+    pub(super) serial: u64,
+    /// The body is scanned for events.
+    scanning: bool,
+    done_seen: bool,
+    /// The read that brought the byte after the last event.
+    first_read: u32,
+}
+
+/// Where a response stands after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It goes on.
+    More,
+    /// It goes on, and this read brought `[DONE]`.
+    DoneSeen,
+    /// It came whole.
+    Whole,
+    /// It is broken.
+    Wrong(Fault),
+}
+
+impl Flight {
+    pub(super) fn new(exchange: Box<Exchange>, limits: Limits) -> Flight {
+        Flight {
+            exchange,
+            session: None,
+            response: Response::new(limits),
+            scanner: SseScanner::new(limits),
+            serial: 0,
+            scanning: false,
+            done_seen: false,
+            first_read: 0,
+        }
+    }
+
+    /// Makes it ready for a response from the start, also when the request is sent again.
+    pub(super) fn reset(&mut self) {
+        self.response.reset();
+        self.scanner.reset();
+        self.scanning = false;
+        self.done_seen = false;
+        self.first_read = 0;
+    }
+
+    /// The request's bytes were handed to the kernel.
+    pub(super) fn request_sent(&mut self, sent: &Sent) {
+        let exchange = &mut self.exchange;
+        if !exchange.link.resent && exchange.ticks.connect_start == Tick::NEVER {
+            // On a warm connection the request starts with its first byte; a new one starts with its connection.
+            exchange.ticks.start = sent.first;
+        }
+        exchange.ticks.first_byte_sent = sent.first;
+        exchange.link.writes += sent.writes;
+        if sent.error.is_none() {
+            exchange.ticks.last_byte_sent = sent.last;
+            exchange.link.sent_whole = true;
+        }
+    }
+
+    /// Takes one read of `data` (plaintext), which was `wire_bytes` long on the wire.
+    pub(super) fn receive(&mut self, data: &[u8], wire_bytes: usize, stamp: Stamp) -> Progress {
+        let exchange = &mut *self.exchange;
+        let step = self.response.feed(data, &mut exchange.head_bytes, &mut exchange.body);
+        exchange.reads.push(Read {
+            tick: stamp.tick,
+            kernel: stamp.kernel,
+            wire_bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX),
+            body_end: exchange.body.len() as u64,
+        });
+        if exchange.head.is_none()
+            && let Some(head) = self.response.head()
+        {
+            exchange.head = Some(head);
+            exchange.ticks.head_received = stamp.tick;
+            self.scanning = head.is_success() && head.content == ContentKind::EventStream;
+        }
+        let before = self.done_seen;
+        if self.scanning
+            && let Err(fault) = self.scan()
+        {
+            return Progress::Wrong(fault);
+        }
+        match step {
+            Step::Wrong(fault) => Progress::Wrong(fault),
+            Step::Done(used) => self.whole(used < data.len()),
+            Step::More if self.done_seen && !before => Progress::DoneSeen,
+            Step::More => Progress::More,
+        }
+    }
+
+    /// The peer closed its side. `tls_cut`: without saying so inside TLS.
+    pub(super) fn end_of_stream(&mut self, tls_cut: bool) -> Outcome {
+        match self.response.eof() {
+            // Only the end of the connection ends this body, and anybody can forge that below TLS.
+            Ok(()) if tls_cut => Outcome::Fault(Fault::Truncated),
+            Ok(()) => match self.whole(false) {
+                Progress::Wrong(fault) => Outcome::Fault(fault),
+                _ => Outcome::Success,
+            },
+            Err(fault) => Outcome::Fault(fault),
+        }
+    }
+
+    /// The connection can serve another request.
+    pub(super) fn keeps_connection(&self) -> bool {
+        self.exchange.link.sent_whole && self.exchange.head.is_some_and(|head| head.keep_alive)
+    }
+
+    /// `[DONE]` has come, so that an end without the body's own end is no loss.
+    pub(super) fn done_seen(&self) -> bool {
+        self.done_seen
+    }
+
+    fn whole(&mut self, surplus: bool) -> Progress {
+        if self.scanning {
+            match self.scanner.finish(&self.exchange.body) {
+                Step::Done(event) => self.mark(event.begin, event.end),
+                Step::Wrong(fault) => return Progress::Wrong(fault),
+                Step::More => {}
+            }
+        }
+        if surplus {
+            // The response itself was whole, but what follows answers nothing: this connection is out of step.
+            if let Some(head) = &mut self.exchange.head {
+                head.keep_alive = false;
+            }
+        }
+        Progress::Whole
+    }
+
+    fn scan(&mut self) -> Result<(), Fault> {
+        loop {
+            match self.scanner.next(&self.exchange.body) {
+                Step::Done(event) => {
+                    self.done_seen |= event.kind == SseKind::Done;
+                    self.mark(event.begin, event.end);
+                }
+                Step::More => return Ok(()),
+                Step::Wrong(fault) => return Err(fault),
+            }
+        }
+    }
+
+    fn mark(&mut self, begin: u64, end: u64) {
+        let exchange = &mut *self.exchange;
+        while exchange.reads.get(self.first_read as usize).is_some_and(|read| read.body_end <= begin) {
+            self.first_read += 1;
+        }
+        let read = u32::try_from(exchange.reads.len() - 1).unwrap_or(u32::MAX);
+        exchange.events.push(EventMark { begin, end, read, first_read: self.first_read.min(read) });
+    }
+}
