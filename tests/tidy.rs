@@ -339,6 +339,45 @@ fn links_between_documents_lead_somewhere() {
     none(&breaches);
 }
 
+<<<<<<< HEAD
+=======
+/// What the README names must exist: flags and metrics, each in quotes somewhere in its room.
+#[test]
+fn the_readme_names_only_flags_and_metrics_that_exist() {
+    let readme = read(&root().join("README.md")).text;
+    let known =
+        |folder: &str| -> String { sources(folder).iter().map(|f| f.text.as_str()).collect() };
+    let (flags, metrics) = (known("src/config"), known("src/metric"));
+    let mut breaches = Vec::new();
+    // Before a room has its table there is nothing to compare with.
+    let check = |name: &str, text: &str, full: bool| full && !text.contains(&format!("\"{name}\""));
+    for quoted in readme.split('`').skip(1).step_by(2) {
+        let flag = quoted.split(' ').next().unwrap_or_default();
+        let whole = flag.starts_with('-') && !flag.ends_with('*');
+        if whole && check(flag, &flags, flags.contains("\"--url\"")) {
+            breaches.push(format!("README.md: there is no flag {flag}"));
+        }
+    }
+    let table = readme
+        .split("| metric | formula |")
+        .nth(1)
+        .expect("the table of metrics");
+    for line in table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+    {
+        let cell = line.split('|').nth(1).unwrap_or_default();
+        for tag in cell.split('`').skip(1).step_by(2) {
+            if check(tag, &metrics, metrics.contains("\"request_latency\"")) {
+                breaches.push(format!("README.md: there is no metric {tag}"));
+            }
+        }
+    }
+    none(&breaches);
+}
+
+>>>>>>> schedule
 /// The scanner that the rules rest on, on lines whose answer is known.
 #[test]
 fn the_scanner_sees_imports_in_every_form() {
