@@ -3,6 +3,23 @@
 //! In: the command line and the environment. Out: a [`Plan`], or all problems at once. Never: does load, opens a connection, or
 //! leaves a value unchecked for a later room.
 
+mod data;
+mod echo;
+mod endpoint;
+mod error;
+pub mod flags;
+mod lengths;
+mod lex;
+mod load;
+mod manual;
+mod output;
+mod parse;
 mod plan;
+mod url;
+mod value;
 
+pub use echo::{REDACTED, is_secret_header};
+pub use error::{Problem, Problems};
+pub use parse::{Command, check_goodput, parse};
 pub use plan::*;
+pub use url::join;

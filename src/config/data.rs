@@ -1,0 +1,317 @@
+//! Flags of prompts and files become a [`DatasetPlan`].
+//!
+//! In: settings, and the first line of a dataset file. Out: what is sent, as a plan. Never: reads a whole dataset.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::error::Problems;
+use super::lengths;
+use super::lex::Settings;
+use super::plan::{
+    CorpusKind, DatasetPlan, DatasetSource, EndpointKind, Length, Sampling, SyntheticPlan,
+};
+
+/// Entries of a synthetic dataset when no flag gives a size.
+const ENTRIES_DEFAULT: usize = 100;
+/// Unique conversations that a request or session count asks for at most; a run may be longer than its dataset.
+const ENTRIES_MOST: usize = 1 << 24;
+/// Longest first line that is looked at to tell a file's format.
+const LINE_BYTES_MOST: u64 = 16 << 20;
+/// Longest system prompt file.
+const SYSTEM_PROMPT_BYTES_MOST: u64 = 64 << 20;
+
+/// Flags that shape made-up prompts and so contradict a file.
+const SYNTHETIC_ONLY: &[&str] = &[
+    "--prompt-input-tokens-mean",
+    "--prompt-input-tokens-stddev",
+    "--seq-dist",
+    "--prompt-batch-size",
+    "--prompt-prefix-pool-size",
+    "--prompt-prefix-length",
+    "--shared-system-prompt-length",
+    "--user-context-prompt-length",
+    "--conversation-turn-mean",
+    "--conversation-turn-stddev",
+    "--conversation-turn-delay-mean",
+    "--conversation-turn-delay-stddev",
+    "--conversation-turn-delay-ratio",
+];
+
+/// Reads and checks everything about what is sent.
+pub(super) fn dataset(
+    settings: &Settings,
+    kind: EndpointKind,
+    problems: &mut Problems,
+) -> DatasetPlan {
+    check_turns(settings, kind, problems);
+    check_prefixes(settings, kind, problems);
+    let entries = [
+        "--num-dataset-entries",
+        "--conversation-num",
+        "--request-count",
+    ]
+    .iter()
+    .find_map(|flag| settings.size(flag))
+    .unwrap_or(ENTRIES_DEFAULT)
+    .min(ENTRIES_MOST);
+    DatasetPlan {
+        source: source(settings, problems),
+        entries,
+        sampling: match settings.choice("--dataset-sampling-strategy") {
+            Some("random") => Sampling::Random,
+            Some("shuffle") => Sampling::Shuffle,
+            _ => Sampling::Sequential,
+        },
+        output_tokens: output_tokens(settings, problems),
+        system_prompt: system_prompt(settings, problems),
+    }
+}
+
+fn source(settings: &Settings, problems: &mut Problems) -> DatasetSource {
+    let kind = settings.choice("--custom-dataset-type");
+    if let Some(other) = kind.filter(|k| *k != "single_turn") {
+        problems.push(format!(
+            "--custom-dataset-type {other} is an AIPerf format that tokenring does not read yet; use single_turn"
+        ));
+    }
+    let Some(path) = settings.text("--input-file").map(PathBuf::from) else {
+        if kind.is_some() {
+            problems.push("--custom-dataset-type needs --input-file, which names the file to read");
+        }
+        return DatasetSource::Synthetic(synthetic(settings, problems));
+    };
+    for flag in SYNTHETIC_ONLY.iter().filter(|flag| settings.given(flag)) {
+        problems.push(format!(
+            "{} shapes made-up prompts and cannot be used with --input-file; leave one of them out",
+            settings.spelling(flag)
+        ));
+    }
+    if let Err(sentence) = check_file(&path, kind.is_none()) {
+        problems.push(format!(
+            "--input-file {:?} {sentence}",
+            path.display().to_string()
+        ));
+    }
+    DatasetSource::SingleTurn { path }
+}
+
+/// The file can be read, and (when no type was given) looks like `single_turn`.
+fn check_file(path: &Path, unnamed: bool) -> Result<(), String> {
+    let file = fs::File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
+    let metadata = file
+        .metadata()
+        .map_err(|e| format!("cannot be read: {e}"))?;
+    if metadata.is_dir() {
+        return Err(
+            "is a folder, which tokenring does not read yet; give a single_turn JSONL file"
+                .to_owned(),
+        );
+    }
+    if !unnamed || !metadata.is_file() {
+        return Ok(());
+    }
+    let mut line = String::new();
+    let mut reader = BufReader::new(file.take(LINE_BYTES_MOST));
+    while line.trim().is_empty() {
+        line.clear();
+        if reader
+            .read_line(&mut line)
+            .map_err(|e| format!("cannot be read as text: {e}"))?
+            == 0
+        {
+            return Err("is empty; give a JSONL file with one JSON object in each line".to_owned());
+        }
+    }
+    looks_like_single_turn(&line)
+}
+
+fn looks_like_single_turn(line: &str) -> Result<(), String> {
+    let object = match serde_json::from_str::<Value>(line) {
+        Ok(Value::Object(object)) => object,
+        _ => {
+            return Err("does not begin with a JSON object in one line; give a single_turn JSONL file, or say which format it \
+                        has with --custom-dataset-type"
+                .to_owned());
+        }
+    };
+    let other = [
+        ("turns", "multi_turn"),
+        ("messages", "mooncake_trace"),
+        ("payload", "mooncake_trace"),
+        ("input_length", "mooncake_trace"),
+        ("text_input", "mooncake_trace"),
+        ("hash_ids", "mooncake_trace"),
+        ("captureData", "sagemaker_data_capture"),
+        ("data", "inputs_json"),
+    ];
+    if ["text", "texts"]
+        .iter()
+        .any(|key| object.contains_key(*key))
+    {
+        return Ok(());
+    }
+    match other.iter().find(|(key, _)| object.contains_key(*key)) {
+        Some((_, format)) => Err(format!(
+            "looks like {format}, which tokenring does not read yet; give a single_turn JSONL file"
+        )),
+        None => Err(
+            "has neither \"text\" nor \"texts\" in its first line; give a single_turn JSONL file"
+                .to_owned(),
+        ),
+    }
+}
+
+fn synthetic(settings: &Settings, problems: &mut Problems) -> SyntheticPlan {
+    let length = |mean: &str, stddev: &str, default: f64| Length {
+        mean: whole(settings, mean).unwrap_or(default),
+        stddev: settings
+            .number(stddev)
+            .or(whole(settings, stddev))
+            .unwrap_or(0.0),
+    };
+    let pairs = match settings.text("--seq-dist").map(lengths::pairs) {
+        Some(Ok(pairs)) => pairs,
+        Some(Err(sentence)) => {
+            problems.push(format!("{} {sentence}", settings.spelling("--seq-dist")));
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
+    SyntheticPlan {
+        input_tokens: length(
+            "--prompt-input-tokens-mean",
+            "--prompt-input-tokens-stddev",
+            550.0,
+        ),
+        pairs,
+        batch_size: settings.size("--prompt-batch-size").unwrap_or(1),
+        corpus: match settings.choice("--prompt-corpus") {
+            Some("coding") => CorpusKind::Coding,
+            Some("random") => CorpusKind::Random,
+            _ => CorpusKind::Sonnet,
+        },
+        turns: length(
+            "--conversation-turn-mean",
+            "--conversation-turn-stddev",
+            1.0,
+        ),
+        delay_ms: Length {
+            mean: settings
+                .number("--conversation-turn-delay-mean")
+                .unwrap_or(0.0),
+            stddev: settings
+                .number("--conversation-turn-delay-stddev")
+                .unwrap_or(0.0),
+        },
+        delay_ratio: settings
+            .number("--conversation-turn-delay-ratio")
+            .unwrap_or(1.0),
+        prefix_pool: settings.size("--prompt-prefix-pool-size").unwrap_or(0),
+        prefix_tokens: settings.size("--prompt-prefix-length").unwrap_or(0),
+        shared_system_tokens: settings.size("--shared-system-prompt-length"),
+        user_context_tokens: settings.size("--user-context-prompt-length"),
+    }
+}
+
+/// Whole numbers of these flags stay below 2^32, so that nothing is lost.
+fn whole(settings: &Settings, flag: &str) -> Option<f64> {
+    settings
+        .integer(flag)
+        .and_then(|n| u32::try_from(n).ok())
+        .map(f64::from)
+}
+
+fn output_tokens(settings: &Settings, problems: &mut Problems) -> Option<Length> {
+    let stddev = settings
+        .number("--prompt-output-tokens-stddev")
+        .unwrap_or(0.0);
+    let mean = whole(settings, "--prompt-output-tokens-mean");
+    if stddev > 0.0 && !settings.given("--prompt-output-tokens-mean") {
+        problems.push(format!(
+            "{} needs --output-tokens-mean: without it no output limit is sent",
+            settings.spelling("--prompt-output-tokens-stddev")
+        ));
+    }
+    mean.map(|mean| Length { mean, stddev })
+}
+
+fn system_prompt(settings: &Settings, problems: &mut Problems) -> Option<String> {
+    let Some(path) = settings.text("--system-prompt-file") else {
+        return settings.text("--system-prompt").map(str::to_owned);
+    };
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| {
+        file.take(SYSTEM_PROMPT_BYTES_MOST)
+            .read_to_string(&mut text)
+    });
+    match read {
+        Ok(0) => problems.push(format!(
+            "--system-prompt-file {path:?} is empty; leave the flag out for no system message"
+        )),
+        Ok(_) => {}
+        Err(e) => problems.push(format!(
+            "--system-prompt-file {path:?} cannot be read as UTF-8 text: {e}"
+        )),
+    }
+    Some(text)
+}
+
+fn check_turns(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
+    let several = settings.integer("--conversation-turn-mean").unwrap_or(1) > 1
+        || settings.integer("--conversation-turn-stddev").unwrap_or(0) > 0;
+    if several && kind == EndpointKind::Completions {
+        problems.push("--conversation-turn-mean above 1 needs --endpoint-type chat: completions carry no history");
+    }
+}
+
+fn check_prefixes(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
+    let (text, file) = ("--system-prompt", "--system-prompt-file");
+    let (pool, prefix) = ("--prompt-prefix-pool-size", "--prompt-prefix-length");
+    let (shared, context) = (
+        "--shared-system-prompt-length",
+        "--user-context-prompt-length",
+    );
+    let excluded = [
+        (text, file),
+        (text, shared),
+        (text, pool),
+        (file, shared),
+        (file, pool),
+        (pool, shared),
+        (pool, context),
+        (prefix, shared),
+        (prefix, context),
+    ];
+    for (one, other) in excluded {
+        if settings.given(one) && settings.given(other) {
+            let (one, other) = (settings.spelling(one), settings.spelling(other));
+            problems.push(format!(
+                "{one} and {other} exclude each other; give one of them"
+            ));
+        }
+    }
+    if settings.given(context) && !settings.given("--num-dataset-entries") {
+        problems.push(format!(
+            "{context} needs --num-dataset-entries, which says how many conversations get one"
+        ));
+    }
+    for flag in [text, file, shared, context] {
+        if settings.given(flag) && kind == EndpointKind::Completions {
+            problems.push(format!(
+                "{flag} needs --endpoint-type chat: completions have no place for it"
+            ));
+        }
+    }
+    for (one, needs) in [(pool, prefix), (prefix, pool)] {
+        if settings.size(one).unwrap_or(0) > 0 && !settings.given(needs) {
+            problems.push(format!(
+                "{} needs {needs}: without it there are no prefixes",
+                settings.spelling(one)
+            ));
+        }
+    }
+}

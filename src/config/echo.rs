@@ -1,0 +1,349 @@
+//! What the user asked for, said back without secrets.
+//!
+//! In: settings and the finished phases. Out: the command line and the `input_config` of the report. Never: a key, a password
+//! or a secret header's value.
+
+use serde_json::{Map, Value, json};
+
+use super::flags::{Flag, Kind};
+use super::lex::Settings;
+use super::plan::{DatasetSource, PhaseKind, PhasePlan, Plan};
+
+/// Stands for what is hidden.
+pub const REDACTED: &str = "<redacted>";
+
+/// Parts of header names whose values are hidden.
+const SECRET_PARTS: &[&str] = &[
+    "auth",
+    "token",
+    "secret",
+    "password",
+    "credential",
+    "cookie",
+    "api-key",
+    "api_key",
+    "apikey",
+    "session",
+    "signature",
+    "private-key",
+    "access-key",
+];
+
+/// Parts of body field and query names whose values are hidden; `max_tokens` and the like stay.
+const SECRET_FIELD_PARTS: &[&str] = &[
+    "secret",
+    "password",
+    "credential",
+    "api-key",
+    "api_key",
+    "apikey",
+    "authorization",
+];
+
+/// Whether a header's value is hidden in everything that is written.
+#[must_use]
+pub fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_PARTS.iter().any(|part| name.contains(part))
+}
+
+fn is_secret_field(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let token = ["token", "key", "sig"].contains(&name.as_str())
+        || name.ends_with("_token")
+        || name.ends_with("-token");
+    token || SECRET_FIELD_PARTS.iter().any(|part| name.contains(part))
+}
+
+/// `tokenring profile --model 'm' ...`: every value single-quoted for a shell.
+pub(super) fn cli_command(settings: &Settings) -> String {
+    let mut line = String::from("tokenring profile");
+    for (flag, spelling, values) in &settings.order {
+        line.push(' ');
+        line.push_str(spelling);
+        for value in values {
+            line.push_str(" '");
+            line.push_str(&redact(flag, value).replace('\'', "'\\''"));
+            line.push('\'');
+        }
+    }
+    line
+}
+
+fn redact(flag: &Flag, value: &str) -> String {
+    let secret: fn(&str) -> bool = match flag.names[0] {
+        "--api-key" => return REDACTED.to_owned(),
+        "--url" | "--custom-endpoint" => {
+            return value
+                .split(',')
+                .map(redact_query)
+                .collect::<Vec<_>>()
+                .join(",");
+        }
+        "--header" => is_secret_header,
+        "--extra-inputs" => is_secret_field,
+        _ => return value.to_owned(),
+    };
+    debug_assert!(flag.kind == Kind::Pairs);
+    if value.trim_start().starts_with('{') {
+        return match serde_json::from_str::<Map<String, Value>>(value) {
+            Ok(object) => Value::Object(redact_object(object, secret)).to_string(),
+            Err(_) => REDACTED.to_owned(),
+        };
+    }
+    let item = |item: &str| match item.split_once(':') {
+        Some((name, _)) if secret(name.trim()) => format!("{name}:{REDACTED}"),
+        _ => item.to_owned(),
+    };
+    value.split(',').map(item).collect::<Vec<_>>().join(",")
+}
+
+/// Hides secret members at any depth.
+fn redact_object(object: Map<String, Value>, secret: fn(&str) -> bool) -> Map<String, Value> {
+    object
+        .into_iter()
+        .map(|(name, value)| {
+            let value = match value {
+                _ if secret(&name) => json!(REDACTED),
+                Value::Object(inner) => Value::Object(redact_object(inner, secret)),
+                other => other,
+            };
+            (name, value)
+        })
+        .collect()
+}
+
+fn redact_query(url: &str) -> String {
+    let Some((base, query)) = url.split_once('?') else {
+        return url.to_owned();
+    };
+    let parameter = |text: &str| match text.split_once('=') {
+        Some((name, _)) if is_secret_field(name) => format!("{name}={REDACTED}"),
+        _ => text.to_owned(),
+    };
+    format!(
+        "{base}?{}",
+        query
+            .split('&')
+            .map(parameter)
+            .collect::<Vec<_>>()
+            .join("&")
+    )
+}
+
+/// Where each flag that is set stands in `input_config`.
+const PLACES: &[(&str, &str)] = &[
+    ("--endpoint-type", "endpoint.type"),
+    ("--streaming", "endpoint.streaming"),
+    ("--custom-endpoint", "endpoint.path"),
+    ("--url-strategy", "endpoint.url_strategy"),
+    ("--request-timeout-seconds", "endpoint.timeout"),
+    (
+        "--wait-for-model-timeout",
+        "endpoint.wait_for_model_timeout",
+    ),
+    ("--wait-for-model-mode", "endpoint.wait_for_model_mode"),
+    (
+        "--wait-for-model-interval",
+        "endpoint.wait_for_model_interval",
+    ),
+    ("--api-key", "endpoint.api_key"),
+    ("--header", "endpoint.headers"),
+    ("--extra-inputs", "endpoint.extra"),
+    ("--use-legacy-max-tokens", "endpoint.use_legacy_max_tokens"),
+    (
+        "--use-server-token-count",
+        "endpoint.use_server_token_count",
+    ),
+    ("--per-chunk-usage", "endpoint.per_chunk_usage"),
+    ("--connection-reuse-strategy", "endpoint.connection_reuse"),
+    ("--session-header", "endpoint.session_header"),
+    ("--tokenizer", "tokenizer.name"),
+    ("--tokenizer-revision", "tokenizer.revision"),
+    ("--output-artifact-dir", "artifacts.dir"),
+    ("--profile-export-prefix", "artifacts.prefix"),
+    ("--export-level", "artifacts.level"),
+    ("--export-outputs-json", "artifacts.outputs_json"),
+    ("--export-http-trace", "artifacts.trace"),
+    ("--show-trace-timing", "artifacts.show_trace_timing"),
+    ("--random-seed", "random_seed"),
+    ("--failed-request-threshold", "failed_request_threshold"),
+    ("--log-level", "logging.level"),
+    ("--ui-type", "runtime.ui"),
+    ("--workers-max", "runtime.workers"),
+    ("--cpus", "runtime.cpus"),
+    ("--stats-interval", "runtime.stats_interval"),
+];
+
+/// The same for the dataset.
+const DATASET_PLACES: &[(&str, &str)] = &[
+    ("--custom-dataset-type", "format"),
+    ("--input-file", "path"),
+    ("--num-dataset-entries", "entries"),
+    ("--dataset-sampling-strategy", "sampling"),
+    ("--prompt-input-tokens-mean", "prompts.isl.mean"),
+    ("--prompt-input-tokens-stddev", "prompts.isl.stddev"),
+    ("--prompt-output-tokens-mean", "prompts.osl.mean"),
+    ("--prompt-output-tokens-stddev", "prompts.osl.stddev"),
+    ("--seq-dist", "prompts.sequence_distribution"),
+    ("--prompt-batch-size", "prompts.batch_size"),
+    ("--prompt-corpus", "prompts.corpus"),
+    ("--system-prompt", "system_prompt"),
+    ("--system-prompt-file", "system_prompt_file"),
+    ("--prompt-prefix-pool-size", "prefix_prompts.pool_size"),
+    ("--prompt-prefix-length", "prefix_prompts.length"),
+    (
+        "--shared-system-prompt-length",
+        "prefix_prompts.shared_system_length",
+    ),
+    (
+        "--user-context-prompt-length",
+        "prefix_prompts.user_context_length",
+    ),
+    ("--conversation-turn-mean", "turns.mean"),
+    ("--conversation-turn-stddev", "turns.stddev"),
+    ("--conversation-turn-delay-mean", "turn_delay.mean"),
+    ("--conversation-turn-delay-stddev", "turn_delay.stddev"),
+    ("--conversation-turn-delay-ratio", "turn_delay_ratio"),
+];
+
+/// The same for each phase.
+const PROFILING_PLACES: &[(&str, &str)] = &[
+    ("--concurrency", "concurrency"),
+    ("--request-rate", "rate"),
+    ("--request-count", "requests"),
+    ("--conversation-num", "sessions"),
+    ("--benchmark-duration", "duration"),
+    ("--benchmark-grace-period", "grace_period"),
+];
+const WARMUP_PLACES: &[(&str, &str)] = &[
+    ("--warmup-concurrency", "concurrency"),
+    ("--warmup-request-rate", "rate"),
+    ("--warmup-request-count", "requests"),
+    ("--num-warmup-sessions", "sessions"),
+    ("--warmup-duration", "duration"),
+    ("--warmup-grace-period", "grace_period"),
+];
+
+/// Only what the user set, nested as in AIPerf's report.
+pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
+    let mut root = Map::new();
+    let items: Vec<Value> = plan
+        .models
+        .iter()
+        .map(|name| json!({ "name": name }))
+        .collect();
+    root.insert("models".to_owned(), json!({ "items": items }));
+    if let Some(strategy) = settings.choice("--model-selection-strategy") {
+        put(&mut root, "models.strategy", json!(strategy));
+    }
+    if settings.given("--url") {
+        let urls: Vec<String> = settings
+            .list("--url")
+            .iter()
+            .map(|url| redact_query(url))
+            .collect();
+        put(&mut root, "endpoint.urls", json!(urls));
+    }
+    place(settings, PLACES, &mut root);
+    let mut dataset = Map::new();
+    let source = match plan.dataset.source {
+        DatasetSource::Synthetic(_) => "synthetic",
+        DatasetSource::SingleTurn { .. } => "file",
+    };
+    dataset.insert("name".to_owned(), json!("main"));
+    dataset.insert("type".to_owned(), json!(source));
+    place(settings, DATASET_PLACES, &mut dataset);
+    root.insert("datasets".to_owned(), json!([dataset]));
+    let phases: Vec<Value> = plan
+        .phases
+        .iter()
+        .map(|phase| phase_config(settings, phase))
+        .collect();
+    root.insert("phases".to_owned(), json!(phases));
+    if !plan.goodput.is_empty() {
+        let slos: Map<String, Value> = plan
+            .goodput
+            .iter()
+            .map(|slo| (slo.tag.clone(), json!(slo.threshold)))
+            .collect();
+        root.insert("slos".to_owned(), Value::Object(slos));
+    }
+    Value::Object(root)
+}
+
+fn phase_config(settings: &Settings, phase: &PhasePlan) -> Value {
+    let mut object = Map::new();
+    object.insert("name".to_owned(), json!(phase.kind.name()));
+    let arrivals = match phase.arrivals {
+        super::plan::Arrivals::ClosedLoop => "concurrency",
+        super::plan::Arrivals::Constant { .. } => "constant",
+        super::plan::Arrivals::Poisson { .. } => "poisson",
+    };
+    object.insert("type".to_owned(), json!(arrivals));
+    match phase.kind {
+        PhaseKind::Profiling => place(settings, PROFILING_PLACES, &mut object),
+        PhaseKind::Warmup => {
+            object.insert("exclude_from_results".to_owned(), json!(true));
+            place(settings, WARMUP_PLACES, &mut object);
+        }
+    }
+    Value::Object(object)
+}
+
+fn place(settings: &Settings, places: &[(&str, &str)], object: &mut Map<String, Value>) {
+    for (flag, path) in places {
+        if let Some(value) = settings.json(flag) {
+            put(object, path, value);
+        }
+    }
+}
+
+/// The flag's value with secrets hidden.
+impl Settings {
+    fn json(&self, flag: &str) -> Option<Value> {
+        let secret: fn(&str) -> bool = match flag {
+            "--api-key" if self.given(flag) => return Some(json!(REDACTED)),
+            "--header" => is_secret_header,
+            _ => is_secret_field,
+        };
+        if let Some(number) = self.number(flag) {
+            return Some(if number.is_finite() {
+                json!(number)
+            } else {
+                json!("inf")
+            });
+        }
+        let text = self
+            .text(flag)
+            .or(self.choice(flag))
+            .map(|text| json!(redact_query(text)));
+        text.or_else(|| self.integer(flag).map(|n| json!(n)))
+            .or_else(|| {
+                self.pairs(flag)
+                    .map(|pairs| Value::Object(redact_object(pairs.clone(), secret)))
+            })
+            .or_else(|| self.switched(flag).then_some(Value::Bool(true)))
+            .or_else(|| {
+                Some(self.cores(flag))
+                    .filter(|cores| !cores.is_empty())
+                    .map(|cores| json!(cores))
+            })
+    }
+}
+
+fn put(object: &mut Map<String, Value>, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            object.insert(path.to_owned(), value);
+        }
+        Some((first, rest)) => {
+            let inner = object
+                .entry(first.to_owned())
+                .or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(inner) = inner {
+                put(inner, rest, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Flags of the endpoint become an [`EndpointPlan`].
+//!
+//! In: settings. Out: where and how requests go. Never: opens a connection.
+
+use serde_json::Value;
+
+use super::error::Problems;
+use super::lex::Settings;
+use super::plan::{ConnectionReuse, EndpointKind, EndpointPlan, TargetUrl, WaitForModel, WaitMode};
+use super::url;
+use crate::clock::Nanos;
+
+/// Longest time in seconds that a flag may give: some thirty years, far inside 64 bits of nanoseconds.
+const SECONDS_MOST: f64 = 1e9;
+
+/// Reads and checks everything about the endpoint.
+pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> EndpointPlan {
+    let kind = kind(settings, problems);
+    let custom_path = settings.text("--custom-endpoint").map(str::to_owned);
+    check_dependencies(settings, kind, problems);
+    check_seconds(settings, "--request-timeout-seconds", problems);
+    EndpointPlan {
+        kind,
+        streaming: settings.given("--streaming"),
+        urls: urls(settings, kind, problems),
+        built_in_server: !settings.given("--url"),
+        custom_path,
+        request_timeout: Nanos::from_seconds(
+            settings
+                .number("--request-timeout-seconds")
+                .unwrap_or(21_600.0),
+        ),
+        api_key: api_key(settings, problems),
+        headers: headers(settings, problems),
+        session_header: session_header(settings, problems),
+        extra_inputs: settings
+            .pairs("--extra-inputs")
+            .cloned()
+            .unwrap_or_default(),
+        use_legacy_max_tokens: settings.given("--use-legacy-max-tokens"),
+        use_server_token_count: settings.given("--use-server-token-count"),
+        per_chunk_usage: settings.given("--per-chunk-usage"),
+        reuse: match settings.choice("--connection-reuse-strategy") {
+            Some("never") => ConnectionReuse::Never,
+            Some("sticky_user_sessions") => ConnectionReuse::StickyUserSessions,
+            _ => ConnectionReuse::Pooled,
+        },
+        wait_for_model: wait_for_model(settings, problems),
+    }
+}
+
+fn kind(settings: &Settings, problems: &mut Problems) -> EndpointKind {
+    match settings.choice("--endpoint-type") {
+        None | Some("chat") => EndpointKind::Chat,
+        Some("completions") => EndpointKind::Completions,
+        Some(other) => {
+            problems.push(format!(
+                "--endpoint-type {other} is an AIPerf type that tokenring does not do yet; use chat or completions"
+            ));
+            EndpointKind::Chat
+        }
+    }
+}
+
+/// The path that the built-in server and every base URL without one of its own is asked for.
+pub(super) const fn default_path(kind: EndpointKind) -> &'static str {
+    match kind {
+        EndpointKind::Chat => "/v1/chat/completions",
+        EndpointKind::Completions => "/v1/completions",
+    }
+}
+
+fn urls(settings: &Settings, kind: EndpointKind, problems: &mut Problems) -> Vec<TargetUrl> {
+    let custom = settings.text("--custom-endpoint");
+    if let Some(Err(sentence)) = custom.map(url::check_path) {
+        let spelling = settings.spelling("--custom-endpoint");
+        problems.push(format!(
+            "{spelling} {:?} {sentence}",
+            custom.unwrap_or_default()
+        ));
+        return Vec::new();
+    }
+    let path = custom.unwrap_or(default_path(kind));
+    let mut urls = Vec::new();
+    for given in settings.list("--url") {
+        match url::join(given, path) {
+            Ok(joined) => urls.push(joined),
+            Err(sentence) => problems.push(format!(
+                "{} {given:?} {sentence}",
+                settings.spelling("--url")
+            )),
+        }
+    }
+    urls
+}
+
+fn check_dependencies(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
+    let complete = kind == EndpointKind::Chat
+        && settings.given("--streaming")
+        && settings.given("--use-server-token-count");
+    if settings.given("--per-chunk-usage") && !complete {
+        problems.push("--per-chunk-usage needs --endpoint-type chat, --streaming and --use-server-token-count");
+    }
+}
+
+/// A text that can stand in a header without ending it.
+fn fits_header(text: &str) -> bool {
+    text.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f))
+}
+
+/// RFC 9110 section 5.6.2: a header's name is a token.
+fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// The key itself is not in the sentence, so that it stays out of logs.
+fn api_key(settings: &Settings, problems: &mut Problems) -> Option<String> {
+    let key = settings.text("--api-key")?;
+    if !fits_header(key) {
+        problems.push(
+            "--api-key has a control character in it, which no header may have; give the key alone",
+        );
+    }
+    Some(key.to_owned())
+}
+
+/// Headers that say how the body and the connection are framed; another value would break every request.
+const FRAMING: &[&str] = &["content-length", "transfer-encoding", "connection"];
+
+fn headers(settings: &Settings, problems: &mut Problems) -> Vec<(String, String)> {
+    let spelling = settings.spelling("--header");
+    let mut headers = Vec::new();
+    for (name, value) in settings.pairs("--header").into_iter().flatten() {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if !is_token(name) {
+            problems.push(format!(
+                "{spelling} name {name:?} is no header name; use letters, digits and hyphens"
+            ));
+        } else if FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
+            problems.push(format!(
+                "{spelling} {name} says how requests are framed and cannot be set; leave it out"
+            ));
+        } else if !fits_header(&value) {
+            problems.push(format!(
+                "{spelling} {name} has a control character in its value; leave it out"
+            ));
+        }
+        headers.push((name.clone(), value));
+    }
+    headers
+}
+
+fn session_header(settings: &Settings, problems: &mut Problems) -> Option<String> {
+    let name = settings.text("--session-header")?;
+    if !is_token(name) {
+        problems.push(format!(
+            "--session-header {name:?} is no header name; use letters, digits and hyphens"
+        ));
+    }
+    Some(name.to_owned())
+}
+
+fn wait_for_model(settings: &Settings, problems: &mut Problems) -> Option<WaitForModel> {
+    let timeout = settings.number("--wait-for-model-timeout").unwrap_or(0.0);
+    for flag in ["--wait-for-model-timeout", "--wait-for-model-interval"] {
+        check_seconds(settings, flag, problems);
+    }
+    for flag in ["--wait-for-model-mode", "--wait-for-model-interval"] {
+        if settings.given(flag) && timeout <= 0.0 {
+            problems.push(format!(
+                "{flag} needs a --wait-for-model-timeout above 0: without it nothing is probed"
+            ));
+        }
+    }
+    (timeout > 0.0).then(|| WaitForModel {
+        timeout: Nanos::from_seconds(timeout.min(SECONDS_MOST)),
+        interval: Nanos::from_seconds(settings.number("--wait-for-model-interval").unwrap_or(5.0)),
+        mode: match settings.choice("--wait-for-model-mode") {
+            Some("models") => WaitMode::Models,
+            Some("both") => WaitMode::Both,
+            _ => WaitMode::Inference,
+        },
+    })
+}
+
+/// Finds a time that would not fit 64 bits of nanoseconds; `inf` is left to the flag's own rule.
+pub(super) fn check_seconds(settings: &Settings, flag: &str, problems: &mut Problems) {
+    if let Some(seconds) = settings
+        .number(flag)
+        .filter(|s| s.is_finite() && *s > SECONDS_MOST)
+    {
+        problems.push(format!(
+            "{} {seconds} is more than {SECONDS_MOST} seconds; give less",
+            settings.spelling(flag)
+        ));
+    }
+}

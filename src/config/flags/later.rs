@@ -1,0 +1,203 @@
+//! AIPerf's flags that are planned.
+//!
+//! In: nothing. Out: rows of the flag table, each with the sentence that refuses it. Never: a flag that does something.
+
+use super::{Flag, Kind::*, Status, refused_table};
+
+/// Flags refused until their part is built, grouped by the sentence that says so.
+pub const LATER: &[Flag] = refused_table! {
+    Later "clearing the server's prefix cache before a run is planned; send the request yourself beforehand" {
+        ["--reset-kv-cache"] Switch;
+        ["--reset-kv-cache-timeout-seconds"] Text;
+        ["--reset-kv-cache-path"] Text;
+    }
+    Later "starting and stopping the server's own profiler is planned; send the requests yourself" {
+        ["--server-profiler"] Switch;
+        ["--server-profiler-timeout-seconds"] Text;
+        ["--server-profiler-start-path"] Text;
+        ["--server-profiler-stop-path"] Text;
+    }
+    Later "requests go out as application/json; form data comes with the endpoint types that need it" {
+        ["--request-content-type"] Text;
+    }
+    Later "downloadable datasets are planned; give a file of your own with --input-file" {
+        ["--public-dataset"] Text;
+        ["--hf-subset"] Text;
+    }
+    Later "traces are planned; single_turn files and synthetic prompts work" {
+        ["--ignore-trace-delays"] Switch;
+        ["--trace-session-sample-ratio"] Text;
+        ["--inter-turn-delay-cap-seconds"] Text;
+        ["--max-idle-gap-cap-seconds"] Text;
+        ["--replay-speedup"] Text;
+        ["--open-loop-replay", "--no-open-loop-replay"] Switch;
+        ["--open-loop-strict"] Switch;
+        ["--omit-kv-hints"] Switch;
+        ["--force-min-tokens", "--no-force-min-tokens"] Switch;
+        ["--prompt-input-tokens-block-size", "--synthetic-input-tokens-block-size", "--isl-block-size"] Text;
+    }
+    Later "YAML configuration is planned; give the settings as flags" {
+        ["--config", "-f"] Text;
+    }
+    Later "sending at the dataset's own timestamps is planned; --request-rate works" {
+        ["--fixed-schedule"] Switch;
+        ["--fixed-schedule-auto-offset"] Switch;
+        ["--fixed-schedule-start-offset"] Text;
+        ["--fixed-schedule-end-offset"] Text;
+    }
+    Later "timeslice files are planned; the whole run is summarised" {
+        ["--slice-duration"] Text;
+    }
+    Later "chat templates are planned; prompts are counted as plain text" {
+        ["--apply-chat-template"] Switch;
+    }
+    Later "a limit on requests before their first token is planned; --concurrency works" {
+        ["--prefill-concurrency"] Text;
+        ["--prefill-concurrency-ramp-duration"] Text;
+        ["--warmup-prefill-concurrency"] Text;
+        ["--warmup-prefill-concurrency-ramp-duration"] Text;
+    }
+    Later "gamma arrivals are planned; constant and poisson work" {
+        ["--arrival-smoothness", "--vllm-burstiness"] Text;
+    }
+    Later "ramps are planned; load starts at its full level" {
+        ["--concurrency-ramp-duration"] Text;
+        ["--request-rate-ramp-duration"] Text;
+        ["--warmup-concurrency-ramp-duration"] Text;
+        ["--warmup-request-rate-ramp-duration"] Text;
+    }
+    Later "rates that change with time are planned; --request-rate gives a steady one" {
+        ["--request-rate-series"] Text;
+    }
+    Later "the user-centric rate is planned; --concurrency and --request-rate work" {
+        ["--user-centric-rate"] Text;
+        ["--num-users"] Text;
+    }
+    Later "cancelling requests on purpose is planned; requests run to their end or time out" {
+        ["--request-cancellation-rate"] Text;
+        ["--request-cancellation-delay"] Text;
+    }
+    Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
+        ["--random-range-ratio"] Text;
+        ["--random-corpus-style"] Text;
+    }
+    Later "cache-busting markers are planned; use --prompt-corpus random for prompts that share nothing" {
+        ["--cache-bust"] Text;
+    }
+    Later "rankings endpoints are planned; chat and completions work" {
+        ["--rankings-passages-mean"] Text;
+        ["--rankings-passages-stddev"] Text;
+        ["--rankings-passages-prompt-token-mean"] Text;
+        ["--rankings-passages-prompt-token-stddev"] Text;
+        ["--rankings-query-prompt-token-mean"] Text;
+        ["--rankings-query-prompt-token-stddev"] Text;
+    }
+    Later "reshaping traces is planned; single_turn files and synthetic prompts work" {
+        ["--synthesis-speedup-ratio"] Text;
+        ["--synthesis-prefix-len-multiplier"] Text;
+        ["--synthesis-prefix-root-multiplier"] Text;
+        ["--synthesis-prompt-len-multiplier"] Text;
+        ["--synthesis-output-len-multiplier"] Text;
+        ["--synthesis-max-isl"] Text;
+        ["--synthesis-max-osl"] Text;
+    }
+    Later "audio input is planned; prompts are text" {
+        ["--audio-batch-size", "--batch-size-audio"] Text;
+        ["--audio-length-mean"] Text;
+        ["--audio-length-stddev"] Text;
+        ["--audio-format"] Text;
+        ["--audio-depths"] List;
+        ["--audio-sample-rates"] List;
+        ["--audio-num-channels"] Text;
+    }
+    Later "image input is planned; prompts are text" {
+        ["--image-width-mean"] Text;
+        ["--image-width-stddev"] Text;
+        ["--image-height-mean"] Text;
+        ["--image-height-stddev"] Text;
+        ["--image-batch-size", "--batch-size-image"] Text;
+        ["--image-format"] Text;
+        ["--image-source"] Text;
+        ["--image-source-sampling"] Text;
+    }
+    Later "video input is planned; prompts are text" {
+        ["--video-batch-size", "--batch-size-video"] Text;
+        ["--video-duration"] Text;
+        ["--video-fps"] Text;
+        ["--video-width"] Text;
+        ["--video-height"] Text;
+        ["--video-synth-type"] Text;
+        ["--video-format"] Text;
+        ["--video-codec"] Text;
+        ["--video-audio-sample-rate"] Text;
+        ["--video-audio-num-channels"] Text;
+        ["--video-audio-codec"] Text;
+        ["--video-audio-depth"] Text;
+    }
+    Later "scraping the server's Prometheus metrics is planned; --no-server-metrics is accepted" {
+        ["--server-metrics"] List;
+        ["--server-metrics-formats"] List;
+    }
+    Later "network latency probes are planned; connection times are in the HTTP trace" {
+        ["--network-latency-automatic"] Switch;
+        ["--network-latency-mean"] Text;
+        ["--network-latency-ping-interval"] Text;
+    }
+    Later "GPU telemetry is planned; --no-gpu-telemetry is accepted" {
+        ["--gpu-telemetry"] List;
+    }
+    Later "repeated runs are planned; run the command once for each" {
+        ["--num-profile-runs"] Text;
+        ["--profile-run-cooldown-seconds"] Text;
+        ["--confidence-level"] Text;
+        ["--profile-run-disable-warmup-after-first", "--no-profile-run-disable-warmup-after-first"] Switch;
+        ["--set-consistent-seed", "--no-set-consistent-seed"] Switch;
+        ["--vary-seed-per-trial", "--no-vary-seed-per-trial"] Switch;
+        ["--convergence-metric"] Text;
+        ["--convergence-stat"] Text;
+        ["--convergence-threshold"] Text;
+        ["--convergence-mode"] Text;
+    }
+    Later "sweeps are planned; run one load at a time" {
+        ["--parameter-sweep-cooldown-seconds"] Text;
+        ["--parameter-sweep-same-seed", "--no-parameter-sweep-same-seed"] Switch;
+        ["--parameter-sweep-mode"] Text;
+        ["--sweep-type"] Text;
+        ["--no-sweep-table"] Switch;
+        ["--variant", "--sweep-variant"] List;
+    }
+    Later "searching for the best load is planned; run one load at a time" {
+        ["--search-space"] List;
+        ["--search-metric"] Text;
+        ["--search-stat"] Text;
+        ["--search-direction"] Text;
+        ["--search-max-iterations"] Text;
+        ["--search-initial-points"] Text;
+        ["--search-random-seed"] Text;
+        ["--search-planner"] Text;
+        ["--search-percentile-pooling"] Text;
+        ["--search-sla"] List;
+        ["--search-sla-tier"] List;
+        ["--search-recipe"] Text;
+        ["--ttft-sla-ms"] Text;
+        ["--isl-osl-pairs"] Text;
+        ["--itl-sla-ms"] Text;
+        ["--tpot-sla-ms"] Text;
+        ["--e2e-sla-ms"] Text;
+        ["--error-rate-sla"] Text;
+        ["--slo-attainment-fraction"] Text;
+        ["--search-style"] Text;
+        ["--degradation-threshold"] Text;
+        ["--degradation-metric-tag"] Text;
+        ["--degradation-stat"] Text;
+        ["--isl-min"] Text;
+        ["--isl-max"] Text;
+        ["--isl-steps"] Text;
+        ["--concurrency-min"] Text;
+        ["--concurrency-max"] Text;
+        ["--concurrency-steps"] Text;
+        ["--osl-min"] Text;
+        ["--osl-max"] Text;
+        ["--osl-steps"] Text;
+    }
+};

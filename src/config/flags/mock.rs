@@ -1,0 +1,21 @@
+//! Flags of `tokenring mock-server`.
+//!
+//! In: nothing. Out: rows of the flag table. Never: reads a command line.
+
+use super::{Flag, Kind::*, MOST, Status, working_table};
+
+/// Flags of the built-in server.
+pub const MOCK: &[Flag] = working_table! {
+    "Mock server" {
+        ["--port"] Integer(0, 65_535), "0", "Port on 127.0.0.1; 0 picks a free one.";
+        ["--ttft"] Between(0.0, 86_400_000.0), "50", "Milliseconds from a request's last byte to its first content event.";
+        ["--itl"] Between(0.0, 86_400_000.0), "10", "Milliseconds for each further token.";
+        ["--tokens"] Integer(1, 1 << 24), "100", "Output tokens when the request sets no limit.";
+        ["--tokens-per-chunk"] Integer(1, 1 << 24), "1", "Tokens in each content event.";
+        ["--seed"] Integer(0, MOST), "0", "Seed of the words it says.";
+        ["--threads"] Integer(1, 4096), "one for each core", "Threads.";
+        ["--cpus"] Cores, "", "Cores to pin the threads to, such as 0,2-3.";
+        ["--model", "-m"] List, "mock-model", "Model names listed by /v1/models; requests may name any.";
+        ["--log"] Path, "", "Append one line for each event sent to this file.";
+    }
+};

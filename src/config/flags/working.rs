@@ -1,0 +1,110 @@
+//! Flags that do something.
+//!
+//! In: nothing. Out: rows of the flag table. Never: a flag that is read but has no effect, except the few whose help says that
+//! they state what is so anyway.
+
+use super::{Flag, Kind::*, MOST, Status, working_table};
+
+/// Names of rate patterns; `gamma` is known and refused.
+const PATTERNS: &[&str] = &["concurrency_burst", "constant", "gamma", "poisson"];
+
+/// Flags of `profile` that work.
+pub const WORKING: &[Flag] = working_table! {
+    "Endpoint" {
+        ["--model-names", "--model", "-m"] List, "", "Model names sent in requests; the first names the artifact folder.";
+        ["--model-selection-strategy"] Choice(&["round_robin", "random", "weighted"]), "round-robin", "How a model is picked for a turn when there are several: in turn, or at random.";
+        ["--custom-endpoint", "--endpoint"] Text, "", "Path (and query) that replaces the default path of the endpoint type.";
+        ["--endpoint-type"] Choice(&["audio_transcription", "chat", "cohere_rankings", "completions", "responses", "messages", "chat_embeddings", "embeddings", "hf_tei_rankings", "huggingface_generate", "image_generation", "image_edit", "video_generation", "image_retrieval", "nim_embeddings", "nim_rankings", "solido_rag", "raw", "template"]), "chat", "API dialect: chat or completions.";
+        ["--streaming"] Switch, "", "Ask for streamed replies.";
+        ["--url", "-u"] List, "the built-in server", "Base URLs; sessions go to them in turn.";
+        ["--url-strategy"] Choice(&["round_robin"]), "round-robin", "How a URL is picked for a session; there is one way.";
+        ["--request-timeout-seconds"] Above(0.0), "21600", "Whole-request limit in seconds, connecting included.";
+        ["--wait-for-model-timeout"] AtLeast(0.0), "0", "Probe the server for up to this many seconds before the run; 0 does not.";
+        ["--wait-for-model-mode"] Choice(&["models", "inference", "both"]), "inference", "What the probe asks: the model list, a one-token request, or both.";
+        ["--wait-for-model-interval"] Above(0.0), "5", "Seconds between probes.";
+        ["--api-key"] Text, "", "Sent as Authorization: Bearer KEY; never written to a file.";
+        ["--transport", "--transport-type"] Choice(&["http"]), "http", "How requests travel; there is one way.";
+        ["--use-legacy-max-tokens"] Switch, "", "Chat: send max_tokens rather than max_completion_tokens.";
+        ["--use-server-token-count"] Switch, "", "Take token counts from the reply's usage.";
+        ["--per-chunk-usage"] Switch, "", "Ask for usage in every chunk and leave the first chunk's tokens out of the inter-token latency.";
+        ["--connection-reuse-strategy"] Choice(&["pooled", "never", "sticky_user_sessions"]), "pooled", "Keep-alive pool, a new connection for each request, or one for each session.";
+        ["--session-header"] Text, "X-Correlation-ID", "Name of the header that carries the session's id.";
+    }
+    "Input" {
+        ["--extra-inputs"] Pairs, "", "Extra top-level body fields, as name:value or a JSON object; they win over built-in ones.";
+        ["--header", "-H"] Pairs, "", "Extra request headers, as Name:Value or a JSON object.";
+        ["--input-file"] Path, "", "Dataset file.";
+        ["--custom-dataset-type"] Choice(&["burst_gpt_trace", "bailian_trace", "baseten_trace", "mooncake_trace", "raw_payload", "inputs_json", "dag_jsonl", "sagemaker_data_capture", "multi_turn", "random_pool", "single_turn", "tracelab", "weka_trace", "speed_bench_qualitative"]), "single-turn", "Format of the dataset file: single-turn.";
+        ["--dataset-sampling-strategy"] Choice(&["random", "sequential", "shuffle"]), "sequential", "Order in which conversations are drawn.";
+        ["--random-seed"] Integer(0, u64::MAX), "from the system", "Root of everything random; the same seed gives the same run.";
+        ["--no-fixed-schedule"] Switch, "", "Do not follow a dataset's timestamps; they are never followed.";
+    }
+    "Goodput" {
+        ["--goodput"] Objectives, "", "Objectives that a good request meets, such as 'time_to_first_token:100 inter_token_latency:10'.";
+    }
+    "Output" {
+        ["--output-artifact-dir", "--artifact-dir"] Path, "artifacts/NAME", "Folder for all files, exactly.";
+        ["--profile-export-prefix", "--profile-export-file"] Path, "", "Common base name of the exported files.";
+        ["--export-level", "--profile-export-level"] Choice(&["summary", "records", "raw"]), "records", "How much is written: the summary, each request, or each request with its bodies.";
+        ["--export-outputs-json"] Switch, "", "Write outputs.json with the text of the replies.";
+        ["--export-http-trace"] Switch, "", "Add trace_data to each record.";
+        ["--show-trace-timing"] Switch, "", "Print the HTTP trace table.";
+    }
+    "Tokenizer" {
+        ["--tokenizer"] Text, "the first model", "Hub id, folder, tokenizer.json, builtin, or the name of a tiktoken encoding.";
+        ["--tokenizer-revision"] Text, "main", "Hub revision.";
+    }
+    "Load" {
+        ["--benchmark-duration"] Above(0.0), "", "Stop sending after this many seconds.";
+        ["--benchmark-grace-period"] AtLeast(0.0), "30", "Seconds that requests in flight may go on after the duration; inf waits for all.";
+        ["--concurrency"] Integer(1, 1 << 24), "1 without a rate", "Most sessions open at once.";
+        ["--request-rate"] Above(0.0), "", "Requests per second.";
+        ["--arrival-pattern", "--request-rate-mode"] Choice(PATTERNS), "poisson", "Gaps between requests at a rate: constant or poisson.";
+        ["--request-count", "--num-requests"] Integer(1, MOST), "10 without another stop", "Stop after this many requests.";
+        ["--failed-request-threshold"] Between(0.0, 1.0), "", "Abort when this share of requests has failed.";
+    }
+    "Warmup" {
+        ["--warmup-request-count", "--num-warmup-requests"] Integer(1, MOST), "", "Warm up with this many requests.";
+        ["--warmup-duration"] Above(0.0), "", "Warm up for this many seconds.";
+        ["--num-warmup-sessions"] Integer(1, MOST), "", "Warm up with this many sessions.";
+        ["--warmup-concurrency"] Integer(1, 1 << 24), "--concurrency", "Most sessions open at once during warmup.";
+        ["--warmup-request-rate"] Above(0.0), "--request-rate", "Requests per second during warmup.";
+        ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
+        ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
+    }
+    "Conversation" {
+        ["--conversation-num", "--num-conversations", "--num-sessions"] Integer(1, MOST), "", "Stop after this many sessions; also the size of a synthetic dataset.";
+        ["--num-dataset-entries", "--num-prompts"] Integer(1, 1 << 24), "sessions, requests or 100", "Unique conversations in a synthetic dataset.";
+        ["--conversation-turn-mean", "--session-turns-mean"] Integer(1, 1 << 20), "1", "Mean turns of a conversation.";
+        ["--conversation-turn-stddev", "--session-turns-stddev"] Integer(0, 1 << 20), "0", "Standard deviation of the turns.";
+        ["--conversation-turn-delay-mean", "--session-turn-delay-mean"] Between(0.0, 1e12), "0", "Mean think time before later turns, in milliseconds.";
+        ["--conversation-turn-delay-stddev", "--session-turn-delay-stddev"] Between(0.0, 1e12), "0", "Standard deviation of the think time.";
+        ["--conversation-turn-delay-ratio", "--session-delay-ratio"] Between(0.0, 1e9), "1", "Multiplier on think time.";
+    }
+    "Prompt" {
+        ["--prompt-input-tokens-mean", "--synthetic-input-tokens-mean", "--isl"] Integer(1, 1 << 24), "550", "Mean prompt tokens.";
+        ["--prompt-input-tokens-stddev", "--synthetic-input-tokens-stddev", "--isl-stddev"] Between(0.0, 16_777_216.0), "0", "Standard deviation of the prompt tokens.";
+        ["--seq-dist", "--sequence-distribution"] Text, "", "Mix of prompt and output lengths, such as '256,128:60;512|10,256|5:40' (percent).";
+        ["--prompt-output-tokens-mean", "--output-tokens-mean", "--osl"] Integer(1, 1 << 24), "no limit sent", "Mean output limit.";
+        ["--prompt-output-tokens-stddev", "--output-tokens-stddev", "--osl-stddev"] Between(0.0, 16_777_216.0), "0", "Standard deviation of the output limit.";
+        ["--prompt-batch-size", "--batch-size-text", "--batch-size", "-b"] Integer(1, 1 << 20), "1", "Texts in each turn.";
+        ["--prompt-corpus"] Choice(&["sonnet", "coding", "random"]), "sonnet", "Source of the words.";
+        ["--system-prompt"] Text, "", "System message, word for word.";
+        ["--system-prompt-file"] Path, "", "File with the system message.";
+        ["--prompt-prefix-pool-size", "--prefix-prompt-pool-size", "--num-prefix-prompts"] Integer(0, 1 << 24), "0", "Number of random prefixes.";
+        ["--prompt-prefix-length", "--prefix-prompt-length"] Integer(0, 1 << 24), "0", "Tokens in each prefix.";
+        ["--shared-system-prompt-length"] Integer(1, 1 << 24), "", "Tokens of one made-up system message shared by all conversations.";
+        ["--user-context-prompt-length"] Integer(1, 1 << 24), "", "Tokens of an extra first user message of each conversation.";
+    }
+    "Program" {
+        ["--log-level"] Choice(&["trace", "debug", "info", "notice", "warning", "success", "error", "critical"]), "info", "Verbosity of the log file.";
+        ["--verbose", "-v"] Switch, "", "Log details.";
+        ["--extra-verbose", "-vv"] Switch, "", "Log everything; short form -vv.";
+        ["--stats-interval"] Between(0.0, 1000.0), "30", "Seconds between live lines; 0 shows none.";
+        ["--ui-type", "--ui"] Choice(&["dashboard", "none", "simple"]), "simple", "What is shown while running; dashboard shows what simple does.";
+        ["--workers-max", "--max-workers"] Integer(1, 4096), "", "Most worker threads.";
+        ["--cpus"] Cores, "", "Cores for the workers, such as 0,2-3.";
+        ["--no-server-metrics"] Switch, "", "Do not scrape the server's metrics; they are never scraped.";
+        ["--no-gpu-telemetry"] Switch, "", "Do not read GPU telemetry; it is never read.";
+    }
+};
