@@ -56,7 +56,7 @@ const TEMPLATES: [&str; 10] = [
 pub(super) fn write(bytes: usize, generator: &mut ChaCha12Rng) -> String {
     let mut text = String::with_capacity(bytes + 1024);
     while text.len() < bytes {
-        let template = TEMPLATES[generator.random_range(0..TEMPLATES.len() as u32) as usize];
+        let template = TEMPLATES[generator.random_range(0..TEMPLATES.len())];
         fill(template, generator, &mut text);
     }
     text
@@ -82,7 +82,7 @@ fn fill(template: &str, generator: &mut ChaCha12Rng, text: &mut String) {
                 continue;
             }
         };
-        text.push_str(list[generator.random_range(0..list.len() as u32) as usize]);
+        text.push_str(list[generator.random_range(0..list.len())]);
         rest = &rest[at + 3..];
     }
     text.push_str(rest);

@@ -82,10 +82,7 @@ impl Sampler {
         // Fisher-Yates, from the identity each time, so that no epoch depends on another.
         let mut generator = numbered(self.child, epoch);
         for last in (1..self.order.len()).rev() {
-            let other = generator.random_range(0..=last as u64);
-            // At most `last`, which is an index.
-            #[allow(clippy::cast_possible_truncation)]
-            self.order.swap(last, other as usize);
+            self.order.swap(last, generator.random_range(0..=last));
         }
         self.epoch = Some(epoch);
     }

@@ -314,12 +314,7 @@ impl<'a> Maker<'a> {
         if turn > 0 || self.prefixes.is_empty() {
             return self.fitter.fit("", start, tokens);
         }
-        let choice = generators
-            .prefix
-            .random_range(0..self.prefixes.len() as u64);
-        // Below the number of prefixes.
-        #[allow(clippy::cast_possible_truncation)]
-        let prefix = &self.prefixes[choice as usize];
+        let prefix = &self.prefixes[generators.prefix.random_range(0..self.prefixes.len())];
         self.fitter
             .fit(prefix, start, self.synthetic.prefix_tokens + tokens)
     }
@@ -327,14 +322,14 @@ impl<'a> Maker<'a> {
 
 /// The model of turn number `overall` of the corpus.
 pub(super) fn pick_model(plan: &Plan, overall: u64, generator: &mut ChaCha12Rng) -> String {
-    let count = plan.models.len().max(1) as u64;
+    let count = plan.models.len().max(1);
     let index = match plan.model_selection {
-        ModelSelection::RoundRobin => overall % count,
+        // A remainder of a division by a usize fits one.
+        #[allow(clippy::cast_possible_truncation)]
+        ModelSelection::RoundRobin => (overall % count as u64) as usize,
         ModelSelection::Random => generator.random_range(0..count),
     };
-    // Below the number of models.
-    #[allow(clippy::cast_possible_truncation)]
-    plan.models.get(index as usize).cloned().unwrap_or_default()
+    plan.models.get(index).cloned().unwrap_or_default()
 }
 
 /// An id in the form of a random UUID.
@@ -348,9 +343,5 @@ pub(super) fn conversation_id(generator: &mut ChaCha12Rng) -> String {
 
 /// A piece to begin at.
 fn place(fitter: &Fitter<'_>, generator: &mut ChaCha12Rng) -> usize {
-    let place = generator.random_range(0..fitter.pieces.len() as u64);
-    // Below a length.
-    #[allow(clippy::cast_possible_truncation)]
-    let place = place as usize;
-    place
+    generator.random_range(0..fitter.pieces.len())
 }

@@ -3,28 +3,16 @@
 //! In: the plan, the models' names and what the environment says. Out: a tokenizer, and a sentence when the choice may surprise.
 //! Never: reads an environment variable after [`Environment::from_process`], or asks the hub before all local places are tried.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::{JsonTokenizer, ShippedTokenizer, Tokenizer};
+use super::hub::{FILE, Model, Refusal};
+use super::{Environment, JsonTokenizer, ShippedTokenizer, Tokenizer};
 use crate::config::TokenizerPlan;
 
 /// What to give instead, at the end of every message.
 const ADVICE: &str =
     "give --tokenizer builtin, --tokenizer gpt2, or a directory that holds tokenizer.json";
-
-/// What the environment says about tokenizers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment {
-    /// Folder of the hub's cache: `HF_HUB_CACHE`, else `HF_HOME/hub`, else `~/.cache/huggingface/hub`.
-    pub cache: Option<PathBuf>,
-    /// `HF_ENDPOINT`, without a slash at its end; `https://huggingface.co` by default.
-    pub hub: String,
-    /// `HF_TOKEN`, else the content of `HF_TOKEN_PATH` or `HF_HOME/token`.
-    pub token: Option<String>,
-    /// `HF_HUB_OFFLINE` or `TRANSFORMERS_OFFLINE` is set: nothing is downloaded.
-    pub offline: bool,
-}
 
 /// A tokenizer, ready to use.
 pub struct Loaded {
@@ -34,60 +22,150 @@ pub struct Loaded {
     pub note: Option<String>,
 }
 
-/// Why there is no tokenizer.
+/// Why there is no tokenizer. `asked` says which flag or model name led here.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// A `tokenizer.json` that cannot be read.
-    #[error("--tokenizer {name}: {} cannot be used: {reason}; {ADVICE}", path.display())]
-    Unreadable {
-        /// The name asked for.
-        name: String,
-        /// The file.
-        path: PathBuf,
+    /// A file or a directory that is no tokenizer.
+    #[error("{asked}: {reason}; {ADVICE}")]
+    Local {
+        /// What was asked for.
+        asked: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A folder without a `tokenizer.json`.
-    #[error("--tokenizer {name}: the directory holds no tokenizer.json; {ADVICE}")]
-    NoFile {
-        /// The name asked for.
-        name: String,
+    /// Neither shipped nor local, and no id that the hub could know.
+    #[error(
+        "{asked}: not a tokenizer inside this program, not a path that exists, and not a hub id such as ORG/NAME; {ADVICE}"
+    )]
+    Unknown {
+        /// What was asked for.
+        asked: String,
     },
-    /// Something that looks like a path and is not there.
-    #[error("--tokenizer {name}: no such file or directory; {ADVICE}")]
-    NoPath {
-        /// The name asked for.
-        name: String,
+    /// Not in the cache, and downloads are forbidden.
+    #[error(
+        "{asked}: not in the hub's cache, and HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids a download; unset it, or {ADVICE}"
+    )]
+    Offline {
+        /// What was asked for.
+        asked: String,
+    },
+    /// The hub knows no such model, revision or file.
+    #[error(
+        "{asked}: {hub} has no {FILE} for it at revision {revision} (see --tokenizer-revision); {ADVICE}"
+    )]
+    NotFound {
+        /// What was asked for.
+        asked: String,
+        /// The hub.
+        hub: String,
+        /// The revision.
+        revision: String,
+    },
+    /// The hub refuses. It does so for models that do not exist, too.
+    #[error(
+        "{asked}: {hub} has no such model, or lets nobody read it without the right HF_TOKEN; {ADVICE}"
+    )]
+    Denied {
+        /// What was asked for.
+        asked: String,
+        /// The hub.
+        hub: String,
+    },
+    /// The download failed.
+    #[error("{asked}: the download failed: {reason}; {ADVICE}")]
+    Download {
+        /// What was asked for.
+        asked: String,
+        /// What went wrong.
+        reason: String,
     },
 }
 
 /// Loads the tokenizer that `plan` names: a shipped one, a directory, a file, or a model of the hub, from its cache if there.
+/// Without a name the first of `models` is taken as one.
+///
+/// The names in [`super::SHIPPED`] always mean the shipped ones, whatever lies beside the program or in the cache.
 pub fn load(
     plan: &TokenizerPlan,
     models: &[String],
     environment: &Environment,
 ) -> Result<Loaded, TokenizerError> {
-    let first_model = models.first().map(String::as_str).unwrap_or_default();
-    let (name, note) = match &plan.name {
-        Some(name) => (name.as_str(), None),
-        None if looks_like_placeholder(first_model) => {
-            ("builtin", Some(placeholder_note(first_model)))
+    let model = models.first().map(String::as_str).unwrap_or_default();
+    let (name, asked, note) = match &plan.name {
+        Some(name) => (name.as_str(), format!("--tokenizer {name}"), None),
+        None if looks_like_placeholder(model) => {
+            ("builtin", String::new(), Some(placeholder_note(model)))
         }
-        None => (first_model, None),
+        None => (
+            model,
+            format!("--tokenizer not given, so the model name {model} was tried"),
+            None,
+        ),
     };
     if let Some(shipped) = ShippedTokenizer::new(name) {
         let tokenizer: Arc<dyn Tokenizer> = Arc::new(shipped);
         return Ok(Loaded { tokenizer, note });
     }
-    let path = find(name, &plan.revision, environment)?;
-    let read = JsonTokenizer::read(name, &path).map_err(|reason| TokenizerError::Unreadable {
-        name: name.to_owned(),
-        path,
-        reason,
-    })?;
-    Ok(Loaded {
-        tokenizer: Arc::new(read),
-        note,
+    let (text, note) = find(name, &asked, &plan.revision, environment)?;
+    match JsonTokenizer::parse(name, &text) {
+        Ok(tokenizer) => Ok(Loaded {
+            tokenizer: Arc::new(tokenizer),
+            note,
+        }),
+        Err(reason) => {
+            let reason = format!("its {FILE} cannot be used: {reason}");
+            Err(TokenizerError::Local { asked, reason })
+        }
+    }
+}
+
+/// The text of the `tokenizer.json` of a name that is not shipped, and a sentence for the user.
+fn find(
+    name: &str,
+    asked: &str,
+    revision: &str,
+    environment: &Environment,
+) -> Result<(String, Option<String>), TokenizerError> {
+    let asked = asked.to_owned();
+    let path = Path::new(name);
+    if path.is_dir() {
+        return read(&path.join(FILE), asked).map(|text| (text, None));
+    }
+    if path.is_file() {
+        return read(path, asked).map(|text| (text, None));
+    }
+    let Some(model) = Model::new(name, revision) else {
+        return Err(TokenizerError::Unknown { asked });
+    };
+    if let Some(file) = environment
+        .cache
+        .as_deref()
+        .and_then(|cache| model.cached(cache))
+    {
+        return read(&file, asked).map(|text| (text, None));
+    }
+    if environment.offline {
+        return Err(TokenizerError::Offline { asked });
+    }
+    let hub = environment.hub.clone();
+    model.fetch(environment).map_err(|refusal| match refusal {
+        Refusal::NotFound => TokenizerError::NotFound {
+            asked,
+            hub,
+            revision: revision.to_owned(),
+        },
+        Refusal::Denied => TokenizerError::Denied { asked, hub },
+        Refusal::Failed(reason) => TokenizerError::Download { asked, reason },
+    })
+}
+
+fn read(file: &Path, asked: String) -> Result<String, TokenizerError> {
+    std::fs::read_to_string(file).map_err(|error| {
+        let reason = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("the directory holds no {FILE}"),
+            _ => format!("{} cannot be read: {error}", file.display()),
+        };
+        TokenizerError::Local { asked, reason }
     })
 }
 
@@ -137,26 +215,4 @@ fn placeholder_note(model: &str) -> String {
         "the model name \"{model}\" looks like a placeholder, so tokens are counted with the tokenizer builtin; \
          give --tokenizer to choose another"
     )
-}
-
-/// The `tokenizer.json` of a name that is not shipped.
-fn find(name: &str, revision: &str, environment: &Environment) -> Result<PathBuf, TokenizerError> {
-    let _ = (revision, environment);
-    let path = Path::new(name);
-    if path.is_dir() {
-        let file = path.join("tokenizer.json");
-        return if file.is_file() {
-            Ok(file)
-        } else {
-            Err(TokenizerError::NoFile {
-                name: name.to_owned(),
-            })
-        };
-    }
-    if path.is_file() {
-        return Ok(path.to_owned());
-    }
-    Err(TokenizerError::NoPath {
-        name: name.to_owned(),
-    })
 }

@@ -3,12 +3,15 @@
 //! In: a name, a folder or a hub id. Out: a [`Tokenizer`]. Never: opens a connection unless a hub id is not in the cache and
 //! `HF_HUB_OFFLINE` allows it.
 
+mod environment;
+mod hub;
 mod json;
 mod load;
 mod shipped;
 
+pub use environment::Environment;
 pub use json::JsonTokenizer;
-pub use load::{Environment, Loaded, TokenizerError, load};
+pub use load::{Loaded, TokenizerError, load};
 pub use shipped::{SHIPPED, ShippedTokenizer};
 
 /// Counts and makes tokens. Shared by threads.
