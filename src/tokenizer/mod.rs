@@ -33,3 +33,6 @@ pub trait Tokenizer: Send + Sync {
         0
     }
 }
+
+#[cfg(test)]
+mod tests;
