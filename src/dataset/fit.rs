@@ -15,6 +15,9 @@ const ROUNDS: usize = 8;
 /// Most tokens made up by endings; more are never missing when the sums are right.
 const ENDINGS_MAX: usize = 64;
 
+/// Endings put on a text that is still short at the end.
+const POLISH_MAX: usize = 16;
+
 /// Short endings: with most tokenizers each adds one token.
 const ENDINGS: [&str; 20] = [
     " the", " and", " of", " to", " in", " a", " I", " is", " it", " you", " my", " that", ".",
@@ -67,7 +70,26 @@ impl Fitter<'_> {
             }
             best = next;
         }
-        best
+        self.polish(best, target)
+    }
+
+    /// Ending by ending, counting the whole each time, for tokenizers whose tokens reach over words.
+    fn polish(&self, mut fitted: Fitted, target: usize) -> Fitted {
+        for _ in 0..POLISH_MAX {
+            if fitted.off_by >= 0 {
+                break;
+            }
+            let longer = ENDINGS.iter().find_map(|ending| {
+                let text = format!("{}{ending}", fitted.text);
+                let off_by = difference(self.tokenizer.count(&text), target);
+                (off_by <= 0).then_some(Fitted { text, off_by })
+            });
+            match longer {
+                Some(longer) => fitted = longer,
+                None => break,
+            }
+        }
+        fitted
     }
 
     /// The best of a few other places, for the rare text that misses its length where it stands.

@@ -298,3 +298,6 @@ fn shown(value: &Value) -> String {
     let head: String = text.chars().take(37).collect();
     format!("{head}...")
 }
+
+#[cfg(test)]
+mod tests;

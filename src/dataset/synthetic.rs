@@ -30,7 +30,7 @@ pub(super) fn build(
     build_with_threads(plan, synthetic, tokenizer, seed, cores.min(THREADS_MAX))
 }
 
-fn build_with_threads(
+pub(super) fn build_with_threads(
     plan: &Plan,
     synthetic: &SyntheticPlan,
     tokenizer: &dyn Tokenizer,

@@ -18,8 +18,8 @@ pub const SHIPPED: [&str; 8] = [
     "p50k_edit",
 ];
 
-/// Most bytes given to the crate's expression engine at once. It counts its steps back and panics at a million, which a long
-/// run of white space reaches; longer texts are cut where no token can reach across.
+/// Most bytes given to the crate's encoder at once: on a million spaces the stack of its expression engine overflows, which
+/// is a panic there. Longer texts are cut where no token can reach across.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// A byte-pair encoding of OpenAI's family.
