@@ -1,6 +1,6 @@
 //! Texts that prompts are cut from.
 //!
-//! In: a corpus kind, a tokenizer and a seed. Out: pieces of text, a word with the white space before it each, with their
+//! In: a corpus kind, a tokenizer and a seed. Out: pieces of text, a word or two with the white space before each, with their
 //! token counts summed up. Never: a prompt.
 
 use std::collections::HashMap;
@@ -63,12 +63,13 @@ impl Pieces {
         }
     }
 
-    /// Cuts `text` before each run of white space.
+    /// Cuts `text` before each run of white space that begins with a space. Not at newlines: tokenizers join them with what
+    /// stands before or behind them, each in its own way, and the sums would be wrong.
     fn cut(text: String, tokenizer: &dyn Tokenizer) -> Pieces {
         let bytes = text.as_bytes();
         let mut ends = Vec::with_capacity(text.len() / 5);
         for at in 1..bytes.len() {
-            if bytes[at].is_ascii_whitespace() && !bytes[at - 1].is_ascii_whitespace() {
+            if bytes[at] == b' ' && !bytes[at - 1].is_ascii_whitespace() {
                 ends.push(short(at));
             }
         }

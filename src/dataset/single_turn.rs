@@ -1,9 +1,9 @@
 //! The `single_turn` format: JSON Lines, each line one request.
 //!
 //! In: a file. Out: a corpus; lines with the same `session_id` are one conversation, played in order, each complete in itself.
-//! Never: guesses at a field it does not know, or stops at the first bad line.
+//! Never: drops a field without a word, or stops at the first bad line.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -16,6 +16,16 @@ use crate::config::Plan;
 
 /// Bad lines told of before the rest is only counted.
 const BAD_LINES_MAX: usize = 20;
+
+/// Unknown fields told of.
+const UNKNOWN_MAX: usize = 5;
+
+/// What may stand in a line.
+const KNOWN: &str =
+    "known are text, texts, role, session_id, output_length, delay, timestamp and extra";
+
+/// First bytes of a compressed file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Fields that this format has for other kinds of input.
 const MEDIA: [&str; 7] = [
@@ -66,75 +76,116 @@ pub(crate) fn parse(
     path: &Path,
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let (mut conversations, mut bad) = (Vec::<Conversation>::new(), Vec::new());
-    let mut bad_count = 0_usize;
-    let mut sessions: HashMap<String, usize> = HashMap::new();
-    let mut timed = 0_usize;
+    if bytes.starts_with(&GZIP) {
+        return Err(DatasetError::Lines(vec![format!(
+            "--input-file {}: compressed with gzip; give the file as gunzip leaves it",
+            path.display()
+        )]));
+    }
+    let mut reading = Reading {
+        ids: child_seed(seed, "dataset.conversation.id"),
+        ..Reading::default()
+    };
     for (line, number) in bytes.split(|byte| *byte == b'\n').zip(1_u64..) {
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
         }
-        let entry = match entry(line) {
-            Ok(entry) => entry,
-            Err(reason) => {
-                bad_count += 1;
-                if bad.len() < BAD_LINES_MAX {
-                    bad.push(format!("{}:{number}: {reason}", path.display()));
-                }
-                continue;
+        match entry(line) {
+            Ok(entry) => reading.add(entry, number),
+            Err(reason) => reading.refuse(&format!("{}:{number}: {reason}", path.display())),
+        }
+    }
+    reading.finish(path)
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    conversations: Vec<Conversation>,
+    /// Index of each session's conversation.
+    sessions: HashMap<String, usize>,
+    /// Seed of the ids of lines without a session.
+    ids: u64,
+    /// The first messages, and how many there are.
+    bad: Vec<String>,
+    bad_count: usize,
+    /// Lines with a timestamp.
+    timed: usize,
+    /// Fields that the format does not have, with the first line of each.
+    unknown: BTreeMap<String, u64>,
+}
+
+impl Reading {
+    fn add(&mut self, entry: Entry, number: u64) {
+        self.timed += usize::from(entry.timed);
+        for name in entry.unknown {
+            if self.unknown.len() < UNKNOWN_MAX {
+                self.unknown.entry(name).or_insert(number);
             }
-        };
-        timed += usize::from(entry.timed);
+        }
         let known = entry
             .session
             .as_ref()
-            .and_then(|session| sessions.get(session));
+            .and_then(|session| self.sessions.get(session));
         if let Some(&index) = known {
-            conversations[index].turns.push(entry.turn);
-            continue;
+            self.conversations[index].turns.push(entry.turn);
+            return;
         }
-        let index = conversations.len();
-        let id = entry.session.clone().unwrap_or_else(|| {
-            conversation_id(&mut numbered(
-                child_seed(seed, "dataset.conversation.id"),
-                index as u64,
-            ))
-        });
-        if let Some(session) = entry.session {
-            sessions.insert(session, index);
-        }
-        conversations.push(Conversation {
+        let index = self.conversations.len();
+        let id = match entry.session {
+            Some(session) => {
+                self.sessions.insert(session.clone(), index);
+                session
+            }
+            None => conversation_id(&mut numbered(self.ids, index as u64)),
+        };
+        self.conversations.push(Conversation {
             id,
             turns: vec![entry.turn],
             context: ContextMode::SelfContained,
             ..Conversation::default()
         });
     }
-    if bad_count > 0 {
-        if bad_count > bad.len() {
-            bad.push(format!(
-                "{}: and {} more bad lines",
-                path.display(),
-                bad_count - bad.len()
+
+    fn refuse(&mut self, message: &str) {
+        self.bad_count += 1;
+        if self.bad.len() < BAD_LINES_MAX {
+            self.bad.push(message.to_owned());
+        }
+    }
+
+    fn finish(mut self, path: &Path) -> Result<(Corpus, Vec<String>), DatasetError> {
+        let shown = path.display();
+        if self.bad_count > 0 {
+            if self.bad_count > self.bad.len() {
+                let more = self.bad_count - self.bad.len();
+                self.bad.push(format!("{shown}: and {more} more bad lines"));
+            }
+            return Err(DatasetError::Lines(self.bad));
+        }
+        if self.conversations.is_empty() {
+            return Err(DatasetError::Empty(path.to_owned()));
+        }
+        // A conversation's first turn has nothing to wait for.
+        for conversation in &mut self.conversations {
+            conversation.turns[0].delay_ms = 0.0;
+        }
+        let mut notes = Vec::new();
+        if self.timed > 0 {
+            notes.push(format!(
+                "{shown}: {} lines have a timestamp; it is not used, requests follow the load options",
+                self.timed
             ));
         }
-        return Err(DatasetError::Lines(bad));
+        for (name, line) in &self.unknown {
+            notes.push(format!(
+                "{shown}:{line}: field {name} is not part of this format and is not used; {KNOWN}"
+            ));
+        }
+        let conversations = self.conversations;
+        Ok((Corpus { conversations }, notes))
     }
-    if conversations.is_empty() {
-        return Err(DatasetError::Empty(path.to_owned()));
-    }
-    // A conversation's first turn has nothing to wait for.
-    for conversation in &mut conversations {
-        conversation.turns[0].delay_ms = 0.0;
-    }
-    let note = (timed > 0).then(|| {
-        format!(
-            "{}: {timed} lines have a timestamp; it is not used, requests follow the load options",
-            path.display()
-        )
-    });
-    Ok((Corpus { conversations }, note.into_iter().collect()))
 }
 
 /// One line.
@@ -142,6 +193,8 @@ struct Entry {
     turn: Turn,
     session: Option<String>,
     timed: bool,
+    /// Fields that are not part of the format.
+    unknown: Vec<String>,
 }
 
 fn entry(line: &[u8]) -> Result<Entry, String> {
@@ -175,11 +228,6 @@ fn entry(line: &[u8]) -> Result<Entry, String> {
         Some(Value::Object(extra)) => extra,
         Some(other) => return Err(format!("field extra: {} is not an object", shown(&other))),
     };
-    if let Some(name) = fields.keys().next() {
-        return Err(format!(
-            "field {name}: unknown; known are text, texts, role, session_id, output_length, delay, timestamp, extra"
-        ));
-    }
     Ok(Entry {
         turn: Turn {
             texts,
@@ -191,6 +239,7 @@ fn entry(line: &[u8]) -> Result<Entry, String> {
         },
         session,
         timed: timestamp.is_some(),
+        unknown: fields.into_iter().map(|(name, _)| name).collect(),
     })
 }
 

@@ -7,7 +7,7 @@ use super::pieces::Pieces;
 use super::*;
 use crate::clock::Nanos;
 use crate::config::*;
-use crate::tokenizer::ShippedTokenizer;
+use crate::tokenizer::{JsonTokenizer, ShippedTokenizer};
 
 /// A plan whose dataset part matters only.
 fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
@@ -475,4 +475,40 @@ fn a_file_gets_models_limits_and_the_system_prompt_of_the_plan() {
         error.starts_with("--input-file ") && error.contains("in.missing"),
         "{error}"
     );
+}
+
+/// `TOKENRING_TOKENIZER_FILES` may name more files of the same format, with colons between them.
+#[test]
+fn tokenizers_from_files_get_exact_lengths_too() {
+    let more = std::env::var("TOKENRING_TOKENIZER_FILES").unwrap_or_default();
+    let mut texts = vec![("tiny".to_owned(), crate::tokenizer::tests::tiny_json())];
+    for path in more.split(':').filter(|path| !path.is_empty()) {
+        texts.push((path.to_owned(), std::fs::read_to_string(path).unwrap()));
+    }
+    let gpt2 = ShippedTokenizer::new("gpt2").unwrap();
+    for (name, text) in texts {
+        let tokenizer = JsonTokenizer::parse(&name, &text).unwrap();
+        for kind in [CorpusKind::Sonnet, CorpusKind::Coding, CorpusKind::Random] {
+            let pieces = Pieces::new(kind, &tokenizer, 1, 0);
+            let fitter = Fitter {
+                pieces: &pieces,
+                tokenizer: &tokenizer,
+            };
+            let mut missed = Vec::new();
+            for length in (1..=100).chain([500, 1_000, 8_192]) {
+                let fitted = fitter.fit("", length * 7_919, length);
+                if tokenizer.count(&fitted.text) != length {
+                    missed.push((length, fitted.off_by));
+                }
+                if name.contains("gpt2") {
+                    assert_eq!(
+                        tokenizer.encode(&fitted.text),
+                        gpt2.encode(&fitted.text),
+                        "{kind:?}"
+                    );
+                }
+            }
+            assert!(missed.is_empty(), "{name} {kind:?}: {missed:?}");
+        }
+    }
 }

@@ -35,4 +35,4 @@ pub trait Tokenizer: Send + Sync {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,7 +21,7 @@ fn plan(name: Option<&str>) -> TokenizerPlan {
 }
 
 /// A byte-level tokenizer: all bytes and a handful of merges.
-fn tiny_json() -> String {
+pub(crate) fn tiny_json() -> String {
     let mut vocabulary = serde_json::Map::new();
     // GPT-2's table of printable stand-ins for the bytes.
     let printable = |byte: u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);

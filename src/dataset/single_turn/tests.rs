@@ -86,6 +86,24 @@ fn a_timestamp_is_taken_with_a_note() {
 }
 
 #[test]
+fn unknown_fields_are_told_once_each() {
+    let line = "{\"text\": \"a\", \"outptu_length\": 3}\n";
+    let (corpus, notes) = parsed(&format!("{{\"text\": \"a\"}}\n{}", line.repeat(3))).unwrap();
+    assert_eq!(corpus.conversations.len(), 4);
+    assert_eq!(notes.len(), 1);
+    assert!(
+        notes[0].starts_with("in.jsonl:2: field outptu_length is not part"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_compressed_file_is_named_as_such() {
+    let error = parse(&[0x1f, 0x8b, 8, 0], Path::new("in.jsonl.gz"), 1).unwrap_err();
+    assert!(error.to_string().contains("gunzip"), "{error}");
+}
+
+#[test]
 fn bad_lines_are_named_with_their_field() {
     let cases = [
         ("{", "not JSON"),
@@ -119,10 +137,6 @@ fn bad_lines_are_named_with_their_field() {
             "fields timestamp and delay",
         ),
         (r#"{"text": "a", "extra": []}"#, "field extra"),
-        (
-            r#"{"text": "a", "outptu_length": 3}"#,
-            "field outptu_length: unknown",
-        ),
         (r#"{"text": "a", "image": "x.png"}"#, "field image: images"),
         (r#"{"audios": []}"#, "field audios: images"),
         (
