@@ -3,6 +3,17 @@
 //! In: a name, a folder or a hub id. Out: a [`Tokenizer`]. Never: opens a connection unless a hub id is not in the cache and
 //! `HF_HUB_OFFLINE` allows it.
 
+mod environment;
+mod hub;
+mod json;
+mod load;
+mod shipped;
+
+pub use environment::Environment;
+pub use json::JsonTokenizer;
+pub use load::{Loaded, TokenizerError, load};
+pub use shipped::{SHIPPED, ShippedTokenizer};
+
 /// Counts and makes tokens. Shared by threads.
 pub trait Tokenizer: Send + Sync {
     /// Name for the report.
@@ -22,3 +33,6 @@ pub trait Tokenizer: Send + Sync {
         0
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

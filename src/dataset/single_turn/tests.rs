@@ -1,0 +1,198 @@
+//! In: lines. Out: conversations, or sentences with file, line and field. Never: a file, but for one.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn parsed(lines: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
+    parse(lines.as_bytes(), Path::new("in.jsonl"), 1)
+}
+
+#[test]
+fn a_line_gives_a_turn() {
+    let line = r#"{"texts": ["one", {"name": "passages", "contents": ["two", "three"]}], "role": "system", "session_id": "s",
+        "output_length": 7, "delay": 250.5, "extra": {"top_k": 3}, "type": "single_turn", "text": null}"#;
+    let line = line.replace('\n', " ");
+    let (corpus, notes) = parsed(&format!(
+        "\n{{\"text\": \"zero\", \"session_id\": \"s\"}}\r\n   \n{line}"
+    ))
+    .unwrap();
+    assert!(notes.is_empty());
+    let one = &corpus.conversations[0];
+    assert_eq!(
+        (corpus.conversations.len(), one.id.as_str(), one.context),
+        (1, "s", ContextMode::SelfContained)
+    );
+    assert_eq!(one.turns[0].texts, ["zero"]);
+    assert_eq!(
+        (one.turns[0].role.as_str(), one.turns[0].max_tokens),
+        ("user", None)
+    );
+    let turn = &one.turns[1];
+    assert_eq!(turn.texts, ["one", "two", "three"]);
+    assert_eq!(
+        (turn.role.as_str(), turn.max_tokens, turn.delay_ms),
+        ("system", Some(7), 250.5)
+    );
+    assert_eq!(
+        serde_json::to_string(&turn.extra).unwrap(),
+        r#"{"top_k":3}"#
+    );
+}
+
+#[test]
+fn sessions_group_lines_in_the_order_of_their_first_line() {
+    let text = |text: &str, session: &str| format!("{{\"text\": \"{text}\"{session}}}\n");
+    let lines = [
+        text("a1", ", \"session_id\": \"a\", \"delay\": 9"),
+        text("free", ""),
+        text("b1", ", \"session_id\": \"b\""),
+        text("a2", ", \"session_id\": \"a\", \"delay\": 9"),
+        text("free", ""),
+    ];
+    let (corpus, _) = parsed(&lines.concat()).unwrap();
+    let shown: Vec<Vec<&str>> = corpus
+        .conversations
+        .iter()
+        .map(|one| {
+            one.turns
+                .iter()
+                .map(|turn| turn.texts[0].as_str())
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [vec!["a1", "a2"], vec!["free"], vec!["b1"], vec!["free"]]
+    );
+    let ids: Vec<&str> = corpus
+        .conversations
+        .iter()
+        .map(|one| one.id.as_str())
+        .collect();
+    assert_eq!((ids[0], ids[2]), ("a", "b"));
+    assert!(ids[1] != ids[3] && uuid::Uuid::parse_str(ids[1]).is_ok());
+    let delays = [0, 1].map(|turn| corpus.conversations[0].turns[turn].delay_ms);
+    assert_eq!(delays, [0.0, 9.0], "a first turn has nothing to wait for");
+}
+
+#[test]
+fn a_timestamp_is_taken_with_a_note() {
+    let (_, notes) = parsed("{\"text\": \"a\", \"timestamp\": 5}").unwrap();
+    assert!(
+        notes[0].starts_with("in.jsonl: 1 lines have a timestamp"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn unknown_fields_are_told_once_each() {
+    let line = "{\"text\": \"a\", \"outptu_length\": 3}\n";
+    let (corpus, notes) = parsed(&format!("{{\"text\": \"a\"}}\n{}", line.repeat(3))).unwrap();
+    assert_eq!(corpus.conversations.len(), 4);
+    assert_eq!(notes.len(), 1);
+    assert!(
+        notes[0].starts_with("in.jsonl:2: field outptu_length is not part"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_compressed_file_is_named_as_such() {
+    let error = parse(&[0x1f, 0x8b, 8, 0], Path::new("in.jsonl.gz"), 1).unwrap_err();
+    assert!(error.to_string().contains("gunzip"), "{error}");
+}
+
+#[test]
+fn bad_lines_are_named_with_their_field() {
+    let cases = [
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("{}", "field text: missing"),
+        (r#"{"text": 3}"#, "field text: 3 is not a string"),
+        (r#"{"text": ""}"#, "field text: empty"),
+        (r#"{"texts": []}"#, "field text: empty"),
+        (r#"{"texts": "a"}"#, "field texts: \"a\" is not a list"),
+        (r#"{"texts": [4]}"#, "field texts: 4 is neither"),
+        (r#"{"texts": [{"name": "n"}]}"#, "no list called contents"),
+        (r#"{"texts": [{"contents": [false]}]}"#, "false in contents"),
+        (r#"{"text": "a", "texts": ["b"]}"#, "fields text and texts"),
+        (r#"{"text": "a", "role": 1}"#, "field role"),
+        (r#"{"text": "a", "session_id": ""}"#, "field session_id"),
+        (
+            r#"{"text": "a", "output_length": 0}"#,
+            "field output_length: 0",
+        ),
+        (
+            r#"{"text": "a", "output_length": 1.5}"#,
+            "field output_length: 1.5",
+        ),
+        (
+            r#"{"text": "a", "output_length": 4294967296}"#,
+            "field output_length",
+        ),
+        (r#"{"text": "a", "delay": -1}"#, "field delay: -1"),
+        (
+            r#"{"text": "a", "delay": 1, "timestamp": 1}"#,
+            "fields timestamp and delay",
+        ),
+        (r#"{"text": "a", "extra": []}"#, "field extra"),
+        (r#"{"text": "a", "image": "x.png"}"#, "field image: images"),
+        (r#"{"audios": []}"#, "field audios: images"),
+        (
+            r#"{"text": "a", "type": "multi_turn"}"#,
+            "field type: \"multi_turn\"",
+        ),
+    ];
+    for (line, part) in cases {
+        let message = parsed(&format!("{{\"text\": \"fine\"}}\n\n{line}\n"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.starts_with("in.jsonl:3: ") && message.contains(part),
+            "{line}: {message}"
+        );
+    }
+}
+
+#[test]
+fn all_bad_lines_are_reported_up_to_a_bound() {
+    let message = parsed(&"{}\n".repeat(25)).unwrap_err().to_string();
+    assert_eq!(message.lines().count(), 21);
+    assert!(
+        message.ends_with("and 5 more bad lines") && message.contains("in.jsonl:20: "),
+        "{message}"
+    );
+    assert_eq!(
+        parsed(&"{}\n".repeat(20))
+            .unwrap_err()
+            .to_string()
+            .lines()
+            .count(),
+        20
+    );
+    let empty = parsed(" \n\n").unwrap_err().to_string();
+    assert!(empty.contains("no entries"), "{empty}");
+    assert!(
+        parse(b"\xff\n", Path::new("in.jsonl"), 1)
+            .unwrap_err()
+            .to_string()
+            .contains("in.jsonl:1: not JSON")
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(&bytes, Path::new("in.jsonl"), 1);
+    }
+
+    #[test]
+    fn no_fields_make_it_panic(name in "text|texts|role|session_id|output_length|delay|timestamp|extra|type|image",
+                               value in "null|true|-1|1e999|3|\"a\"|\\[\\]|\\[\"a\"\\]|\\[\\{\\}\\]|\\{\"contents\":\\[1\\]\\}") {
+        let line = format!("{{\"text\": \"a\", \"{name}\": {value}}}");
+        if let Ok((corpus, _)) = parsed(&line) {
+            prop_assert_eq!(corpus.conversations[0].turns.len(), 1);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! From a name to a tokenizer.
+//!
+//! In: the plan, the models' names and what the environment says. Out: a tokenizer, and a sentence when the choice may surprise.
+//! Never: reads an environment variable after [`Environment::from_process`], or asks the hub before all local places are tried.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::hub::{FILE, Model, Refusal};
+use super::{Environment, JsonTokenizer, ShippedTokenizer, Tokenizer};
+use crate::config::TokenizerPlan;
+
+/// What to give instead, at the end of every message.
+const ADVICE: &str =
+    "give --tokenizer builtin, --tokenizer gpt2, or a directory that holds tokenizer.json";
+
+/// A tokenizer, ready to use.
+pub struct Loaded {
+    /// The tokenizer.
+    pub tokenizer: Arc<dyn Tokenizer>,
+    /// A sentence for the user when the name was not used as given.
+    pub note: Option<String>,
+}
+
+/// Why there is no tokenizer. `asked` says which flag or model name led here.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenizerError {
+    /// A file or a directory that is no tokenizer.
+    #[error("{asked}: {reason}; {ADVICE}")]
+    Local {
+        /// What was asked for.
+        asked: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Neither shipped nor local, and no id that the hub could know.
+    #[error(
+        "{asked}: not a tokenizer inside this program, not a path that exists, and not a hub id such as ORG/NAME; {ADVICE}"
+    )]
+    Unknown {
+        /// What was asked for.
+        asked: String,
+    },
+    /// Not in the cache, and downloads are forbidden.
+    #[error(
+        "{asked}: not in the hub's cache, and HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids a download; unset it, or {ADVICE}"
+    )]
+    Offline {
+        /// What was asked for.
+        asked: String,
+    },
+    /// The hub knows no such model, revision or file.
+    #[error(
+        "{asked}: {hub} has no {FILE} for it at revision {revision} (see --tokenizer-revision); {ADVICE}"
+    )]
+    NotFound {
+        /// What was asked for.
+        asked: String,
+        /// The hub.
+        hub: String,
+        /// The revision.
+        revision: String,
+    },
+    /// The hub refuses. It does so for models that do not exist, too.
+    #[error(
+        "{asked}: {hub} has no such model, or lets nobody read it without the right HF_TOKEN; {ADVICE}"
+    )]
+    Denied {
+        /// What was asked for.
+        asked: String,
+        /// The hub.
+        hub: String,
+    },
+    /// The download failed.
+    #[error("{asked}: the download failed: {reason}; {ADVICE}")]
+    Download {
+        /// What was asked for.
+        asked: String,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// Loads the tokenizer that `plan` names: a shipped one, a directory, a file, or a model of the hub, from its cache if there.
+/// Without a name the first of `models` is taken as one.
+///
+/// The names in [`super::SHIPPED`] always mean the shipped ones, whatever lies beside the program or in the cache.
+pub fn load(
+    plan: &TokenizerPlan,
+    models: &[String],
+    environment: &Environment,
+) -> Result<Loaded, TokenizerError> {
+    let model = models.first().map(String::as_str).unwrap_or_default();
+    let (name, asked, note) = match &plan.name {
+        Some(name) => (name.as_str(), format!("--tokenizer {name}"), None),
+        None if looks_like_placeholder(model) => {
+            ("builtin", String::new(), Some(placeholder_note(model)))
+        }
+        None => (
+            model,
+            format!("--tokenizer not given, so the model name {model} was tried"),
+            None,
+        ),
+    };
+    if let Some(shipped) = ShippedTokenizer::new(name) {
+        let tokenizer: Arc<dyn Tokenizer> = Arc::new(shipped);
+        return Ok(Loaded { tokenizer, note });
+    }
+    let (text, note) = find(name, &asked, &plan.revision, environment)?;
+    match JsonTokenizer::parse(name, &text) {
+        Ok(tokenizer) => Ok(Loaded {
+            tokenizer: Arc::new(tokenizer),
+            note,
+        }),
+        Err(reason) => {
+            let reason = format!("its {FILE} cannot be used: {reason}");
+            Err(TokenizerError::Local { asked, reason })
+        }
+    }
+}
+
+/// The text of the `tokenizer.json` of a name that is not shipped, and a sentence for the user.
+fn find(
+    name: &str,
+    asked: &str,
+    revision: &str,
+    environment: &Environment,
+) -> Result<(String, Option<String>), TokenizerError> {
+    let asked = asked.to_owned();
+    let path = Path::new(name);
+    if path.is_dir() {
+        return read(&path.join(FILE), asked).map(|text| (text, None));
+    }
+    if path.is_file() {
+        return read(path, asked).map(|text| (text, None));
+    }
+    let Some(model) = Model::new(name, revision) else {
+        return Err(TokenizerError::Unknown { asked });
+    };
+    if let Some(file) = environment
+        .cache
+        .as_deref()
+        .and_then(|cache| model.cached(cache))
+    {
+        return read(&file, asked).map(|text| (text, None));
+    }
+    if environment.offline {
+        return Err(TokenizerError::Offline { asked });
+    }
+    let hub = environment.hub.clone();
+    model.fetch(environment).map_err(|refusal| match refusal {
+        Refusal::NotFound => TokenizerError::NotFound {
+            asked,
+            hub,
+            revision: revision.to_owned(),
+        },
+        Refusal::Denied => TokenizerError::Denied { asked, hub },
+        Refusal::Failed(reason) => TokenizerError::Download { asked, reason },
+    })
+}
+
+fn read(file: &Path, asked: String) -> Result<String, TokenizerError> {
+    std::fs::read_to_string(file).map_err(|error| {
+        let reason = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("the directory holds no {FILE}"),
+            _ => format!("{} cannot be read: {error}", file.display()),
+        };
+        TokenizerError::Local { asked, reason }
+    })
+}
+
+/// A name that somebody gave a server because some name was needed.
+fn looks_like_placeholder(model: &str) -> bool {
+    const WHOLE: [&str; 16] = [
+        "",
+        "test",
+        "mock",
+        "fake",
+        "dummy",
+        "model",
+        "example",
+        "sample",
+        "placeholder",
+        "none",
+        "null",
+        "default",
+        "any",
+        "foo",
+        "tiny",
+        "mocked",
+    ];
+    const PARTS: [&str; 8] = [
+        "test",
+        "mock",
+        "mocked",
+        "fake",
+        "dummy",
+        "my",
+        "example",
+        "placeholder",
+    ];
+    let model = model.to_ascii_lowercase();
+    if model.contains('/') {
+        return false;
+    }
+    let mut words = model.split(['-', '_', '.', ' ']);
+    WHOLE.contains(&model.as_str())
+        || words
+            .next()
+            .is_some_and(|first| model.len() > first.len() && PARTS.contains(&first))
+}
+
+fn placeholder_note(model: &str) -> String {
+    format!(
+        "the model name \"{model}\" looks like a placeholder, so tokens are counted with the tokenizer builtin; \
+         give --tokenizer to choose another"
+    )
+}
