@@ -20,6 +20,8 @@ mod connection;
 mod request;
 mod script;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 use connection::{Shared, Tally};
 use serve::{Loop, Mailbox, Start};
