@@ -23,7 +23,7 @@ use rustix::time::{
 use super::connection::{Connection, EventMark, Shared};
 
 /// A timer is armed this much early and the rest is polled, which hides the wake-up's cost.
-const SPIN_NS: u64 = 20_000;
+const SPIN_NS: u64 = 45_000;
 /// Unwritten bytes above which a stream waits for its reader, as a real server does.
 const BACKLOG_BYTES: usize = 256 * 1024;
 /// Bytes read at once.
