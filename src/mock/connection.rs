@@ -38,6 +38,18 @@ pub(super) struct EventMark {
     pub(super) event: u32,
 }
 
+impl EventMark {
+    /// The log's line: `connection request event nanoseconds`.
+    pub(super) fn line(self, now: u64) -> String {
+        let EventMark {
+            connection,
+            request,
+            event,
+        } = self;
+        format!("{connection} {request} {event} {now}\n")
+    }
+}
+
 /// One connection's state.
 #[derive(Debug)]
 pub(super) struct Connection {

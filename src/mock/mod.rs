@@ -9,22 +9,28 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::MockPlan;
 
 mod api;
 mod connection;
+#[cfg(target_os = "linux")]
+mod crew;
 mod request;
 mod script;
+#[cfg(target_os = "linux")]
 mod serve;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, not(target_os = "linux")))]
+mod threads;
 
 use connection::{Shared, Tally};
-use serve::{Loop, Mailbox, Start};
+#[cfg(target_os = "linux")]
+use crew::Crew;
+#[cfg(not(target_os = "linux"))]
+use threads::Crew;
 
 /// Between two looks at a stop flag in [`Running::wait`].
 const WAIT_STEP: Duration = Duration::from_millis(20);
@@ -68,10 +74,9 @@ pub enum MockError {
 pub struct Running {
     /// Where it listens.
     pub address: SocketAddr,
-    stop: Arc<AtomicBool>,
     shared: Arc<Shared>,
-    mailboxes: Vec<Mailbox>,
-    threads: Vec<JoinHandle<std::io::Result<()>>>,
+    /// Ends and joins its threads when dropped.
+    crew: Crew,
 }
 
 /// Starts a server as planned; it listens when this returns.
@@ -83,7 +88,6 @@ pub fn start(plan: &MockPlan) -> Result<Running, MockError> {
             source,
         }
     })?;
-    listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let log = plan.log.as_deref().map(open_log).transpose()?;
     let shared = Arc::new(Shared {
@@ -91,15 +95,13 @@ pub fn start(plan: &MockPlan) -> Result<Running, MockError> {
         created: unix_seconds(),
         tally: Tally::default(),
     });
-    let mut running = Running {
+    let count = plan.threads.unwrap_or(cores).max(1);
+    let crew = Crew::start(&shared, listener, count, log.as_ref())?;
+    Ok(Running {
         address,
-        stop: Arc::new(AtomicBool::new(false)),
         shared,
-        mailboxes: Vec::new(),
-        threads: Vec::new(),
-    };
-    running.spawn(plan.threads.unwrap_or(cores).max(1), listener, log.as_ref())?;
-    Ok(running)
+        crew,
+    })
 }
 
 /// Number of cores to use, after a check of those asked for.
@@ -143,8 +145,8 @@ fn unix_seconds() -> u64 {
 
 impl Running {
     /// Ends the server and joins its threads. Replies under way are cut.
-    pub fn stop(mut self) {
-        self.end();
+    pub fn stop(self) {
+        drop(self.crew);
     }
 
     /// Blocks until `flag` is up, then ends the server.
@@ -169,61 +171,5 @@ impl Running {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
-    }
-
-    /// Starts the threads; the first one accepts and deals the sockets out in turn.
-    fn spawn(
-        &mut self,
-        count: usize,
-        listener: TcpListener,
-        log: Option<&File>,
-    ) -> Result<(), MockError> {
-        let mut receivers = Vec::new();
-        for _ in 0..count {
-            let (sockets, receiver) = channel();
-            let wake = serve::wake_descriptor()?;
-            self.mailboxes.push(Mailbox { sockets, wake });
-            receivers.push(receiver);
-        }
-        let mut accept = Some((listener, self.mailboxes.clone()));
-        let cpus = self.shared.plan.cpus.clone();
-        for (index, sockets) in receivers.into_iter().enumerate() {
-            let work = Loop::new(Start {
-                shared: Arc::clone(&self.shared),
-                stop: Arc::clone(&self.stop),
-                sockets,
-                wake: Arc::clone(&self.mailboxes[index].wake),
-                accept: accept.take(),
-                log: log.map(File::try_clone).transpose()?,
-            })?;
-            let core = cpus.get(index % cpus.len().max(1)).copied();
-            let thread = std::thread::Builder::new()
-                .name(format!("mock-{index}"))
-                .spawn(move || {
-                    if let Some(id) = core {
-                        core_affinity::set_for_current(core_affinity::CoreId { id });
-                    }
-                    work.run()
-                })?;
-            self.threads.push(thread);
-        }
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        for mailbox in &self.mailboxes {
-            mailbox.wake();
-        }
-        for thread in self.threads.drain(..) {
-            // A thread that failed or panicked has ended too.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
     }
 }

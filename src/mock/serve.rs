@@ -20,7 +20,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-use super::connection::{Connection, EventMark, Shared};
+use super::connection::{Connection, Shared};
 
 /// A timer is armed this much early and the rest is polled, which hides the wake-up's cost.
 const SPIN_NS: u64 = 45_000;
@@ -228,7 +228,8 @@ impl Loop {
             slot.scheduled = false;
             if let Some(mark) = slot.connection.speak(now) {
                 if self.start.log.is_some() {
-                    note(&mut self.log, mark, monotonic());
+                    self.log
+                        .extend_from_slice(mark.line(monotonic()).as_bytes());
                 }
                 let mut alive = slot.write();
                 if alive && slot.connection.settle(now, &self.start.shared) {
@@ -394,14 +395,4 @@ impl Slot {
 
 fn is_passing(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-/// `connection request event nanoseconds`.
-fn note(log: &mut Vec<u8>, mark: EventMark, now: u64) {
-    let EventMark {
-        connection,
-        request,
-        event,
-    } = mark;
-    log.extend_from_slice(format!("{connection} {request} {event} {now}\n").as_bytes());
 }

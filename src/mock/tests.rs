@@ -5,9 +5,17 @@
 use proptest::prelude::*;
 use tiktoken_rs::CoreBPE;
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use super::api::{Api, Order};
+use super::connection::{Shared, Tally};
 use super::request::{Request, RequestReader};
 use super::script::{Reply, WORDS};
+use super::threads;
+use crate::clock::Nanos;
 use crate::config::MockPlan;
 
 fn order(body: &str) -> Result<Order, String> {
@@ -98,6 +106,54 @@ fn prompt_tokens_are_the_words_of_all_contents() {
             .prompt_tokens,
         4
     );
+}
+
+/// The fall-back for other systems, tried here too.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test looks at the clock")]
+fn a_thread_for_each_connection_serves_as_well() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let shared = Arc::new(Shared {
+        plan: MockPlan {
+            time_to_first_token: Nanos::from_millis(30),
+            inter_token_latency: Nanos::from_millis(2),
+            ..MockPlan::default()
+        },
+        created: 0,
+        tally: Tally::default(),
+    });
+    let crew = threads::Crew::start(&shared, listener, 1, None).unwrap();
+    let body = r#"{"model":"m","prompt":"p","stream":true,"max_tokens":6}"#;
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let begin = Instant::now();
+    let mut sockets: Vec<TcpStream> = (0..8)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    for socket in &mut sockets {
+        socket.write_all(request.repeat(2).as_bytes()).unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+    }
+    for socket in &mut sockets {
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        assert_eq!(text.matches("data: {").count(), 14, "{text}");
+        assert_eq!(
+            text.matches("data: [DONE]\n\n\r\n0\r\n\r\n").count(),
+            2,
+            "{text}"
+        );
+    }
+    let took = begin.elapsed();
+    assert!(
+        took >= Duration::from_millis(80),
+        "two replies of 40 ms: {took:?}"
+    );
+    drop(crew);
+    assert!(TcpStream::connect(address).is_err());
 }
 
 /// A request as bytes, and what it should read as.

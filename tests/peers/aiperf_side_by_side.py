@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 
 AIPERF = "aiperf==0.13.0"
@@ -83,19 +84,21 @@ def flags(url, folder, requests):
 class MockServer:
     """`tokenring mock-server` on a free port, for the length of a `with`."""
 
-    def __init__(self, tool):
-        self.tool = tool
+    def __init__(self, tool, work):
+        self.tool, self.log = tool, work / "mock-server.log"
 
     def __enter__(self):
         words = [*self.tool, "mock-server", "--port", "0", "--ttft", "20", "--itl", "5", "--model", "gpt2"]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        seen = ""
-        for line in self.process.stdout:
-            seen += line
-            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                self.process.stdout.close()
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+        for _ in range(100):
+            if found := re.search(r"http://127\.0\.0\.1:\d+", self.log.read_text()):
                 return found[0]
-        sys.exit(f"the mock server said no address: {seen!r}")
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        self.process.kill()
+        sys.exit(f"the mock server printed no http://127.0.0.1:PORT: {self.log.read_text()!r}")
 
     def __exit__(self, *_):
         self.process.terminate()
@@ -280,7 +283,7 @@ def main():
         sys.exit(0)
     tool = shlex.split(options.tool)
     tool[0] = str(pathlib.Path(tool[0]).resolve())
-    with MockServer(tool) as url:
+    with MockServer(tool, work) as url:
         run("aiperf", [aiperf, *flags(url, theirs, options.requests)], theirs, work)
         run("tokenring", [*tool, *flags(url, ours, options.requests)], ours, work)
     code = compare(theirs, ours)
