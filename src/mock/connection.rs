@@ -1,0 +1,344 @@
+//! One client's connection, without its socket.
+//!
+//! In: bytes read and times. Out: bytes to write and the time of the next event. Never: touches a socket or reads a clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+
+use super::api::{Api, Order};
+use super::request::{Refusal, Request, RequestReader};
+use super::script::{self, Reply};
+use crate::config::MockPlan;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) plan: MockPlan,
+    /// Unix seconds at start: `created` of every reply.
+    pub(super) created: u64,
+    pub(super) tally: Tally,
+}
+
+/// Counters of `/metrics`.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) connections: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) generations: AtomicU64,
+    pub(super) refusals: AtomicU64,
+    pub(super) tokens: AtomicU64,
+}
+
+/// A content event that stands in the output, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EventMark {
+    pub(super) connection: u64,
+    pub(super) request: u64,
+    pub(super) event: u32,
+}
+
+impl EventMark {
+    /// The log's line: `connection request event nanoseconds`.
+    pub(super) fn line(self, now: u64) -> String {
+        let EventMark {
+            connection,
+            request,
+            event,
+        } = self;
+        format!("{connection} {request} {event} {now}\n")
+    }
+}
+
+/// One connection's state.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// From 1, in order of acceptance.
+    number: u64,
+    reader: RequestReader,
+    /// Bytes to write; the caller takes them from the front.
+    pub(super) out: Vec<u8>,
+    active: Option<Active>,
+    /// Nothing is read any more; the connection ends when `out` is empty and no reply is active.
+    closing: bool,
+    /// The client sends no more; what it sent before is still answered.
+    input_ended: bool,
+}
+
+/// A reply under way.
+#[derive(Debug)]
+struct Active {
+    reply: Reply,
+    request: u64,
+    keep_alive: bool,
+    /// When event 0 is due.
+    first: u64,
+    /// Between content events.
+    gap: u64,
+    /// Content events written.
+    event: u32,
+}
+
+impl Active {
+    /// Absolute: lateness of one event does not move the next.
+    fn due(&self) -> u64 {
+        let event = if self.reply.streams() {
+            self.event
+        } else {
+            self.reply.chunk_count().saturating_sub(1)
+        };
+        self.first
+            .saturating_add(self.gap.saturating_mul(u64::from(event)))
+    }
+}
+
+impl Connection {
+    pub(super) fn new(number: u64) -> Connection {
+        Connection {
+            number,
+            reader: RequestReader::new(),
+            out: Vec::new(),
+            active: None,
+            closing: false,
+            input_ended: false,
+        }
+    }
+
+    /// Takes bytes that were read at `now`.
+    pub(super) fn receive(&mut self, bytes: &[u8], now: u64, shared: &Shared) {
+        if self.closing {
+            return;
+        }
+        self.reader.push(bytes);
+        self.proceed(now, shared);
+    }
+
+    /// The client sends no more.
+    pub(super) fn end_input(&mut self) {
+        self.input_ended = true;
+    }
+
+    /// More bytes may be read: not while a reply is under way and much waits already.
+    pub(super) fn wants_input(&self) -> bool {
+        !self.closing
+            && !self.input_ended
+            && (self.active.is_none() || self.reader.waiting() < super::request::HEAD_BYTES)
+    }
+
+    /// When [`Connection::speak`] should be called next.
+    pub(super) fn due(&self) -> Option<u64> {
+        self.active.as_ref().map(Active::due)
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn is_finished(&self) -> bool {
+        (self.closing || self.input_ended) && self.active.is_none() && self.out.is_empty()
+    }
+
+    /// Puts the event that is due into `out`. `None` when no reply is under way or it is not due yet.
+    pub(super) fn speak(&mut self, now: u64) -> Option<EventMark> {
+        let active = self.active.as_mut()?;
+        if active.due() > now {
+            return None;
+        }
+        let mark = EventMark {
+            connection: self.number,
+            request: active.request,
+            event: active.event,
+        };
+        if active.reply.streams() {
+            active.reply.next_event(&mut self.out);
+            active.event += 1;
+        } else {
+            let body = active.reply.whole().to_string();
+            script::plain(
+                200,
+                "application/json",
+                body.as_bytes(),
+                active.keep_alive,
+                "",
+                &mut self.out,
+            );
+        }
+        Some(mark)
+    }
+
+    /// Ends the reply when its last event has been written, and begins with a request that waits. True when something was put
+    /// into `out`.
+    pub(super) fn settle(&mut self, now: u64, shared: &Shared) -> bool {
+        let Some(active) = self.active.take_if(|active| active.reply.is_over()) else {
+            return false;
+        };
+        if active.reply.streams() {
+            active.reply.close(&mut self.out);
+        }
+        shared
+            .tally
+            .tokens
+            .fetch_add(u64::from(active.reply.tokens()), Ordering::Relaxed);
+        if active.keep_alive {
+            self.proceed(now, shared);
+        } else {
+            self.closing = true;
+        }
+        !self.out.is_empty()
+    }
+
+    /// Reads requests until one needs time or bytes are missing.
+    fn proceed(&mut self, now: u64, shared: &Shared) {
+        while self.active.is_none() && !self.closing {
+            match self.reader.next() {
+                Ok(Some(request)) => self.answer(&request, now, shared),
+                Ok(None) => {
+                    if self.reader.take_continue() {
+                        self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    }
+                    return;
+                }
+                Err(Refusal { status, reason }) => {
+                    shared.tally.refusals.fetch_add(1, Ordering::Relaxed);
+                    script::error(status, reason, false, "", &mut self.out);
+                    self.closing = true;
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &Request, now: u64, shared: &Shared) {
+        let number = shared.tally.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let keep = request.keep_alive;
+        let before = self.out.len();
+        let generates = match request.path.as_str() {
+            "/v1/chat/completions" => Some(Api::Chat),
+            "/v1/completions" => Some(Api::Completions),
+            _ => None,
+        };
+        let page = page(&request.path, shared);
+        match (generates, page, request.method.as_str()) {
+            (Some(api), _, "POST") => self.generate(api, request, number, now, shared),
+            (None, Some((kind, body)), "GET" | "HEAD") => {
+                script::plain(200, kind, body.as_bytes(), keep, "", &mut self.out);
+            }
+            (Some(_), ..) => {
+                let allow = "Allow: POST\r\n";
+                script::error(405, "this path takes POST", keep, allow, &mut self.out);
+            }
+            (None, Some(_), _) => {
+                let allow = "Allow: GET, HEAD\r\n";
+                script::error(405, "this path takes GET", keep, allow, &mut self.out);
+            }
+            (None, None, _) => {
+                let message = format!(
+                    "no such path: {}; there are /v1/chat/completions, /v1/completions, \
+                     /v1/models, /health and /metrics",
+                    request.path
+                );
+                script::error(404, &message, keep, "", &mut self.out);
+            }
+        }
+        if request.method == "HEAD" {
+            strip_body(&mut self.out, before);
+        }
+        if self.active.is_none() && !keep {
+            self.closing = true;
+        }
+    }
+
+    fn generate(&mut self, api: Api, request: &Request, number: u64, now: u64, shared: &Shared) {
+        let plan = &shared.plan;
+        match Order::read(api, &request.body, plan) {
+            Ok(order) => {
+                shared.tally.generations.fetch_add(1, Ordering::Relaxed);
+                let keep_alive = request.keep_alive && (request.chunks_allowed || !order.stream);
+                let reply = Reply::new(
+                    order,
+                    plan.tokens_per_chunk,
+                    number,
+                    shared.created,
+                    request.chunks_allowed,
+                );
+                if reply.streams() {
+                    reply.open(keep_alive, &mut self.out);
+                }
+                self.active = Some(Active {
+                    reply,
+                    request: number,
+                    keep_alive,
+                    first: now.saturating_add(plan.time_to_first_token.0),
+                    gap: plan
+                        .inter_token_latency
+                        .0
+                        .saturating_mul(u64::from(plan.tokens_per_chunk.max(1))),
+                    event: 0,
+                });
+            }
+            Err(message) => {
+                shared.tally.refusals.fetch_add(1, Ordering::Relaxed);
+                script::error(400, &message, request.keep_alive, "", &mut self.out);
+            }
+        }
+    }
+}
+
+/// RFC 9110 section 9.3.2: a reply to HEAD has the fields of GET and no content.
+fn strip_body(out: &mut Vec<u8>, from: usize) {
+    if let Some(end) = out[from..]
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+    {
+        out.truncate(from + end + 4);
+    }
+}
+
+/// Content type and body of the paths that only tell.
+fn page(path: &str, shared: &Shared) -> Option<(&'static str, String)> {
+    match path {
+        "/" | "/health" => Some(("application/json", r#"{"status":"ok"}"#.to_owned())),
+        "/v1/models" => Some(("application/json", models(shared).to_string())),
+        "/metrics" => Some((
+            "text/plain; version=0.0.4; charset=utf-8",
+            metrics(&shared.tally),
+        )),
+        _ => None,
+    }
+}
+
+fn models(shared: &Shared) -> serde_json::Value {
+    let list: Vec<_> = shared
+        .plan
+        .models
+        .iter()
+        .map(|id| json!({"id": id, "object": "model", "created": shared.created, "owned_by": "tokenring"}))
+        .collect();
+    json!({"object": "list", "data": list})
+}
+
+fn metrics(tally: &Tally) -> String {
+    let counters = [
+        ("connections", "Connections accepted.", &tally.connections),
+        ("requests", "Requests read to their end.", &tally.requests),
+        (
+            "generations",
+            "Completion requests accepted.",
+            &tally.generations,
+        ),
+        (
+            "refusals",
+            "Requests that could not be read.",
+            &tally.refusals,
+        ),
+        (
+            "generated_tokens",
+            "Tokens of completed replies.",
+            &tally.tokens,
+        ),
+    ];
+    let mut text = String::new();
+    for (name, help, counter) in counters {
+        let value = counter.load(Ordering::Relaxed);
+        text.push_str(&format!(
+            "# HELP tokenring_mock_{name}_total {help}\n# TYPE tokenring_mock_{name}_total counter\ntokenring_mock_{name}_total {value}\n"
+        ));
+    }
+    text
+}

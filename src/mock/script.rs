@@ -1,0 +1,285 @@
+//! What the server says: words, JSON and SSE.
+//!
+//! In: an order. Out: the bytes of each event. Never: a clock or a socket; the same order gives the same words.
+
+use serde_json::{Value, json};
+
+use super::api::{Api, Order};
+
+/// Each with a leading space is one token of r50k (GPT-2), cl100k and o200k, alone and after any other of them.
+pub(super) const WORDS: [&str; 64] = [
+    " the", " of", " and", " to", " in", " that", " it", " with", " as", " for", " was", " on",
+    " are", " by", " be", " this", " have", " from", " or", " one", " had", " not", " but",
+    " what", " all", " were", " when", " we", " there", " can", " an", " your", " which", " their",
+    " said", " if", " do", " will", " each", " about", " how", " up", " out", " them", " then",
+    " she", " many", " some", " so", " these", " would", " other", " into", " has", " more",
+    " her", " two", " like", " him", " see", " time", " could", " no", " make",
+];
+
+/// A reply that is being said.
+#[derive(Debug)]
+pub(super) struct Reply {
+    order: Order,
+    tokens_per_chunk: u32,
+    id: String,
+    created: u64,
+    /// Bytes of a content event before and after its text, the second without usage.
+    prefix: String,
+    suffix: String,
+    /// Tokens said so far.
+    said: u32,
+    /// The text of the next event.
+    text: String,
+    random: u64,
+    /// Chunked transfer coding; otherwise the end of the connection ends the body.
+    chunked: bool,
+}
+
+impl Reply {
+    pub(super) fn new(
+        order: Order,
+        tokens_per_chunk: u32,
+        number: u64,
+        created: u64,
+        chunked: bool,
+    ) -> Reply {
+        let id = match order.api {
+            Api::Chat => format!("chatcmpl-{number:016x}"),
+            Api::Completions => format!("cmpl-{number:016x}"),
+        };
+        let model = json!(order.model);
+        let (object, delta, end) = match order.api {
+            Api::Chat => ("chat.completion.chunk", r#""delta":{"content":""#, r#""}"#),
+            Api::Completions => ("text_completion", r#""text":""#, r#"""#),
+        };
+        Reply {
+            prefix: format!(
+                r#"data: {{"id":"{id}","object":"{object}","created":{created},"model":{model},"choices":[{{"index":0,{delta}"#
+            ),
+            suffix: format!(r#"{end},"logprobs":null,"finish_reason":null}}]"#),
+            random: order.seed,
+            order,
+            tokens_per_chunk: tokens_per_chunk.max(1),
+            id,
+            created,
+            said: 0,
+            text: String::new(),
+            chunked,
+        }
+    }
+
+    pub(super) fn streams(&self) -> bool {
+        self.order.stream
+    }
+
+    /// All tokens have been said.
+    pub(super) fn is_over(&self) -> bool {
+        self.said >= self.order.tokens
+    }
+
+    /// Number of content events in the whole reply.
+    pub(super) fn chunk_count(&self) -> u32 {
+        self.order.tokens.div_ceil(self.tokens_per_chunk)
+    }
+
+    pub(super) fn tokens(&self) -> u32 {
+        self.order.tokens
+    }
+
+    /// Head of a stream and, for chat, the first chunk with the role.
+    pub(super) fn open(&self, keep_alive: bool, out: &mut Vec<u8>) {
+        let framing = if self.chunked {
+            "Transfer-Encoding: chunked\r\n"
+        } else {
+            ""
+        };
+        let connection = if keep_alive { "keep-alive" } else { "close" };
+        out.extend_from_slice(
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n\
+                 {framing}Connection: {connection}\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        if self.order.api == Api::Chat {
+            let choice = json!({"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null, "finish_reason": null});
+            let usage = self.order.continuous_usage.then(|| self.usage());
+            self.event(&self.chunk(&json!([choice]), usage.as_ref()), out);
+        }
+    }
+
+    /// The next content event.
+    pub(super) fn next_event(&mut self, out: &mut Vec<u8>) {
+        let words = self.tokens_per_chunk.min(self.order.tokens - self.said);
+        self.text.clear();
+        self.draw(words);
+        let mut usage = String::new();
+        if self.order.continuous_usage {
+            usage = format!(r#","usage":{}"#, self.usage());
+        } else if self.order.include_usage {
+            // OpenAI: with `include_usage` every chunk but the last has a null usage.
+            usage.push_str(r#","usage":null"#);
+        }
+        let parts = [
+            self.prefix.as_str(),
+            self.text.as_str(),
+            self.suffix.as_str(),
+            usage.as_str(),
+            "}\n\n",
+        ];
+        let length = parts.iter().map(|part| part.len()).sum();
+        self.frame(length, out, |out| {
+            for part in parts {
+                out.extend_from_slice(part.as_bytes());
+            }
+        });
+    }
+
+    /// What follows the last content event: the finish reason, usage if asked for, `[DONE]` and the end of the body.
+    pub(super) fn close(&self, out: &mut Vec<u8>) {
+        let choice = match self.order.api {
+            Api::Chat => {
+                json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "length"})
+            }
+            Api::Completions => {
+                json!({"index": 0, "text": "", "logprobs": null, "finish_reason": "length"})
+            }
+        };
+        let usage = self.order.continuous_usage.then(|| self.usage());
+        self.event(&self.chunk(&json!([choice]), usage.as_ref()), out);
+        if self.order.include_usage {
+            self.event(&self.chunk(&json!([]), Some(&self.usage())), out);
+        }
+        self.frame(14, out, |out| out.extend_from_slice(b"data: [DONE]\n\n"));
+        if self.chunked {
+            out.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+
+    /// The whole reply of a request that does not stream.
+    pub(super) fn whole(&mut self) -> Value {
+        self.text.clear();
+        self.draw(self.order.tokens);
+        let (object, choice) = match self.order.api {
+            Api::Chat => (
+                "chat.completion",
+                json!({"index": 0, "message": {"role": "assistant", "content": self.text}, "logprobs": null, "finish_reason": "length"}),
+            ),
+            Api::Completions => (
+                "text_completion",
+                json!({"index": 0, "text": self.text, "logprobs": null, "finish_reason": "length"}),
+            ),
+        };
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.order.model,
+            "choices": [choice],
+            "usage": self.usage(),
+        })
+    }
+
+    /// Appends words to `text`.
+    fn draw(&mut self, words: u32) {
+        for _ in 0..words {
+            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let index = usize::try_from(mix(self.random) >> 58).unwrap_or(0);
+            self.text.push_str(WORDS[index % WORDS.len()]);
+        }
+        self.said += words;
+    }
+
+    fn usage(&self) -> Value {
+        json!({
+            "prompt_tokens": self.order.prompt_tokens,
+            "completion_tokens": self.said,
+            "total_tokens": self.order.prompt_tokens + u64::from(self.said),
+        })
+    }
+
+    fn chunk(&self, choices: &Value, usage: Option<&Value>) -> Value {
+        let object = match self.order.api {
+            Api::Chat => "chat.completion.chunk",
+            Api::Completions => "text_completion",
+        };
+        let mut chunk = json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.order.model, "choices": choices,
+        });
+        if let Some(usage) = usage {
+            chunk["usage"] = usage.clone();
+        } else if self.order.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    fn event(&self, chunk: &Value, out: &mut Vec<u8>) {
+        let text = format!("data: {chunk}\n\n");
+        self.frame(text.len(), out, |out| {
+            out.extend_from_slice(text.as_bytes());
+        });
+    }
+
+    fn frame(&self, length: usize, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+        if self.chunked {
+            out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+        }
+        fill(out);
+        if self.chunked {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// The finalizer of `SplitMix64`.
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// A reply that is not a stream.
+pub(super) fn plain(
+    status: u16,
+    kind: &str,
+    body: &[u8],
+    keep_alive: bool,
+    extra: &str,
+    out: &mut Vec<u8>,
+) {
+    let reason = match status {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        413 => "Content Too Large",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        505 => "HTTP Version Not Supported",
+        _ => "Error",
+    };
+    let connection = if keep_alive { "keep-alive" } else { "close" };
+    out.extend_from_slice(
+        format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{extra}Connection: {connection}\r\n\r\n",
+            body.len()
+        )
+        .as_bytes(),
+    );
+    out.extend_from_slice(body);
+}
+
+/// An error in the API's shape.
+pub(super) fn error(status: u16, message: &str, keep_alive: bool, extra: &str, out: &mut Vec<u8>) {
+    let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": status}});
+    plain(
+        status,
+        "application/json",
+        body.to_string().as_bytes(),
+        keep_alive,
+        extra,
+        out,
+    );
+}
