@@ -339,8 +339,6 @@ fn links_between_documents_lead_somewhere() {
     none(&breaches);
 }
 
-<<<<<<< HEAD
-=======
 /// What the README names must exist: flags and metrics, each in quotes somewhere in its room.
 #[test]
 fn the_readme_names_only_flags_and_metrics_that_exist() {
@@ -377,7 +375,6 @@ fn the_readme_names_only_flags_and_metrics_that_exist() {
     none(&breaches);
 }
 
->>>>>>> schedule
 /// The scanner that the rules rest on, on lines whose answer is known.
 #[test]
 fn the_scanner_sees_imports_in_every_form() {
