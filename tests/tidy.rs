@@ -56,7 +56,13 @@ const LINES_MAX: usize = 500;
 const LONG_FILES: &[(&str, usize, &str)] = &[];
 
 /// Files that may hold `unsafe`, and why it cannot be done without.
-const UNSAFE_FILES: &[(&str, &str)] = &[];
+const UNSAFE_FILES: &[(&str, &str)] = &[
+    (
+        "src/driver/portable.rs",
+        "monoio's streams do not implement AsFd",
+    ),
+    ("src/driver/probe.rs", "a no-op is pushed to a ring"),
+];
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &[

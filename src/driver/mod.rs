@@ -7,6 +7,15 @@ use std::net::SocketAddr;
 
 use crate::clock::Tick;
 
+mod pace;
+mod probe;
+
+pub mod portable;
+pub mod simulated;
+
+pub use pace::TIMER;
+pub use probe::{Backend, probe};
+
 /// A connection of one engine. The generation tells completions of a closed connection from those of its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId {

@@ -61,7 +61,11 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(target_count: usize) -> Table {
-        Table { slots: Vec::new(), free: Vec::new(), idle: vec![Vec::new(); target_count] }
+        Table {
+            slots: Vec::new(),
+            free: Vec::new(),
+            idle: vec![Vec::new(); target_count],
+        }
     }
 
     /// A new connection towards `target` that carries `flight`.
@@ -81,26 +85,38 @@ impl Table {
             sending_request: false,
         };
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, connection: None });
+            self.slots.push(Slot {
+                generation: 0,
+                connection: None,
+            });
             u32::try_from(self.slots.len() - 1).expect("connections fit 32 bits")
         });
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.connection.is_none());
         slot.connection = Some(connection);
-        ConnId { index, generation: slot.generation }
+        ConnId {
+            index,
+            generation: slot.generation,
+        }
     }
 
     /// The connection that `conn` means, if it is still there.
     pub(super) fn current(&mut self, conn: ConnId) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(conn.index as usize)?;
-        if slot.generation == conn.generation { slot.connection.as_mut() } else { None }
+        if slot.generation == conn.generation {
+            slot.connection.as_mut()
+        } else {
+            None
+        }
     }
 
     /// The connection in slot `index`, if there is one.
     pub(super) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
         let slot = self.slots.get_mut(index as usize)?;
         let generation = slot.generation;
-        slot.connection.as_mut().map(|connection| (ConnId { index, generation }, connection))
+        slot.connection
+            .as_mut()
+            .map(|connection| (ConnId { index, generation }, connection))
     }
 
     /// The same connection under a new generation, so that completions of its past are not taken for its own.
@@ -108,16 +124,23 @@ impl Table {
         let slot = &mut self.slots[conn.index as usize];
         debug_assert_eq!(slot.generation, conn.generation);
         slot.generation = slot.generation.wrapping_add(1);
-        ConnId { index: conn.index, generation: slot.generation }
+        ConnId {
+            index: conn.index,
+            generation: slot.generation,
+        }
     }
 
     /// Frees the slot of `conn`; false when it was gone already.
     pub(super) fn release(&mut self, conn: ConnId) -> bool {
-        let Some(slot) = self.slots.get_mut(conn.index as usize) else { return false };
+        let Some(slot) = self.slots.get_mut(conn.index as usize) else {
+            return false;
+        };
         if slot.generation != conn.generation {
             return false;
         }
-        let Some(connection) = slot.connection.take() else { return false };
+        let Some(connection) = slot.connection.take() else {
+            return false;
+        };
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(conn.index);
         if connection.state == State::Idle {
@@ -128,7 +151,9 @@ impl Table {
 
     /// Marks `conn` idle; a pooled one can be taken by any request to its target.
     pub(super) fn make_idle(&mut self, conn: ConnId, pooled: bool) {
-        let Some(connection) = self.current(conn) else { return };
+        let Some(connection) = self.current(conn) else {
+            return;
+        };
         connection.state = State::Idle;
         let target = usize::from(connection.target);
         if pooled {
@@ -143,7 +168,11 @@ impl Table {
 
     /// Ids of all connections.
     pub(super) fn ids(&self) -> Vec<ConnId> {
-        let held = self.slots.iter().enumerate().filter(|(_, slot)| slot.connection.is_some());
+        let held = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.connection.is_some());
         held.map(|(index, slot)| ConnId {
             index: u32::try_from(index).expect("connections fit 32 bits"),
             generation: slot.generation,

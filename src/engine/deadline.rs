@@ -25,17 +25,28 @@ pub(super) struct Deadline {
 impl Deadlines {
     /// Limits of `length` ticks.
     pub(super) fn new(length: u64) -> Deadlines {
-        Deadlines { length, queue: VecDeque::new() }
+        Deadlines {
+            length,
+            queue: VecDeque::new(),
+        }
     }
 
     /// The limit of flight `serial`, which began at `start`.
     pub(super) fn push(&mut self, start: Tick, conn: ConnId, serial: u64) {
-        self.queue.push_back(Deadline { at: start.plus(self.length), conn, serial });
+        self.queue.push_back(Deadline {
+            at: start.plus(self.length),
+            conn,
+            serial,
+        });
     }
 
     /// Flight `serial` goes on on `conn`; its limit stays.
     pub(super) fn moved(&mut self, serial: u64, conn: ConnId) {
-        if let Some(deadline) = self.queue.iter_mut().find(|deadline| deadline.serial == serial) {
+        if let Some(deadline) = self
+            .queue
+            .iter_mut()
+            .find(|deadline| deadline.serial == serial)
+        {
             deadline.conn = conn;
         }
     }

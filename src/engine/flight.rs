@@ -80,7 +80,9 @@ impl Flight {
     /// Takes one read of `data` (plaintext), which was `wire_bytes` long on the wire.
     pub(super) fn receive(&mut self, data: &[u8], wire_bytes: usize, stamp: Stamp) -> Progress {
         let exchange = &mut *self.exchange;
-        let step = self.response.feed(data, &mut exchange.head_bytes, &mut exchange.body);
+        let step = self
+            .response
+            .feed(data, &mut exchange.head_bytes, &mut exchange.body);
         exchange.reads.push(Read {
             tick: stamp.tick,
             kernel: stamp.kernel,
@@ -163,10 +165,19 @@ impl Flight {
 
     fn mark(&mut self, begin: u64, end: u64) {
         let exchange = &mut *self.exchange;
-        while exchange.reads.get(self.first_read as usize).is_some_and(|read| read.body_end <= begin) {
+        while exchange
+            .reads
+            .get(self.first_read as usize)
+            .is_some_and(|read| read.body_end <= begin)
+        {
             self.first_read += 1;
         }
         let read = u32::try_from(exchange.reads.len() - 1).unwrap_or(u32::MAX);
-        exchange.events.push(EventMark { begin, end, read, first_read: self.first_read.min(read) });
+        exchange.events.push(EventMark {
+            begin,
+            end,
+            read,
+            first_read: self.first_read.min(read),
+        });
     }
 }

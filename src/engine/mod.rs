@@ -87,7 +87,14 @@ pub trait Workload {
     /// What the server said in a finished exchange.
     fn reply(&self, exchange: &Exchange) -> Option<Reply>;
     /// Writes the request's head, blank line included.
-    fn write_head(&self, out: &mut Vec<u8>, target: u16, request_uuid: u128, session_uuid: u128, body_length: usize);
+    fn write_head(
+        &self,
+        out: &mut Vec<u8>,
+        target: u16,
+        request_uuid: u128,
+        session_uuid: u128,
+        body_length: usize,
+    );
 }
 
 /// Where finished exchanges go. Neither call may block or wait.
@@ -215,7 +222,9 @@ impl Engine {
 
     /// `conn` is open. `started` was taken before its set-up began, `done` when it had completed.
     pub fn on_connected(&mut self, conn: ConnId, local_port: u16, started: Tick, done: Tick) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         debug_assert_eq!(c.state, State::Connecting);
         c.local_port = local_port;
         c.connect_end = done;
@@ -248,7 +257,9 @@ impl Engine {
     /// before it stopped reading, and the read side will tell.
     pub fn on_sent(&mut self, conn: ConnId, bytes: Vec<u8>, sent: Sent) {
         self.recycle(bytes);
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let with_request = std::mem::take(&mut c.sending_request);
         c.sending = false;
         if with_request && let Some(flight) = &mut c.flight {
@@ -261,13 +272,18 @@ impl Engine {
 
     /// `data` was read from `conn`.
     pub fn on_received(&mut self, conn: ConnId, data: &[u8], stamp: Stamp) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         if c.tls.is_none() {
             return self.on_plain(conn, data, data.len(), stamp);
         }
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
-        let outcome = c.tls.as_mut().map_or(Ok(()), |tls| tls.receive(data, &mut plain));
+        let outcome = c
+            .tls
+            .as_mut()
+            .map_or(Ok(()), |tls| tls.receive(data, &mut plain));
         if let Err(fault) = outcome {
             self.plain = plain;
             return self.finish(conn, Outcome::Fault(fault), stamp.tick);
@@ -282,7 +298,9 @@ impl Engine {
 
     /// `conn` ended, or could not be opened.
     pub fn on_closed(&mut self, conn: ConnId, reason: CloseReason, tick: Tick) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         match c.state {
             State::Connecting => self.connect_failed(conn, reason, tick),
             State::Idle => self.close(conn),
@@ -304,7 +322,9 @@ impl Engine {
     }
 
     fn on_plain(&mut self, conn: ConnId, data: &[u8], wire_bytes: usize, stamp: Stamp) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let Some(flight) = &mut c.flight else {
             // Bytes that answer no request: the connection is out of step.
             return self.close(conn);
@@ -321,7 +341,9 @@ impl Engine {
     }
 
     fn closed_while_busy(&mut self, conn: ConnId, reason: CloseReason, tick: Tick) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let Some(flight) = &mut c.flight else { return };
         let untouched = !flight.response.started();
         if untouched && c.served > 0 && !flight.exchange.link.resent {
@@ -338,12 +360,17 @@ impl Engine {
 
     /// The next address of the target, or the end of the request.
     fn connect_failed(&mut self, conn: ConnId, reason: CloseReason, tick: Tick) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let next = c.address + 1;
         let addresses = &self.setup.targets[usize::from(c.target)].addresses;
         if let Some(&address) = addresses.get(usize::from(next)) {
             let conn = self.table.renew(conn);
-            let c = self.table.current(conn).expect("renew returns a current id");
+            let c = self
+                .table
+                .current(conn)
+                .expect("renew returns a current id");
             c.address = next;
             if let Some(flight) = &mut c.flight {
                 flight.exchange.link.address = next;
@@ -360,7 +387,9 @@ impl Engine {
     }
 
     fn after_handshake(&mut self, conn: ConnId, tick: Tick) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let ready = c.tls.as_ref().is_some_and(tls::Tls::is_ready);
         if c.state == State::Handshaking && ready {
             c.state = State::Busy;
@@ -373,8 +402,12 @@ impl Engine {
 
     /// Ends the flight on `conn`: the connection is kept or closed, the session goes on or ends, the exchange is handed over.
     fn finish(&mut self, conn: ConnId, outcome: Outcome, tick: Tick) {
-        let Some(c) = self.table.current(conn) else { return };
-        let Some(mut flight) = c.flight.take() else { return self.close(conn) };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
+        let Some(mut flight) = c.flight.take() else {
+            return self.close(conn);
+        };
         flight.exchange.outcome = outcome;
         flight.exchange.ticks.end = tick;
         c.served = c.served.saturating_add(1);

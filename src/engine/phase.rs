@@ -64,7 +64,12 @@ impl Ord for Waiting {
 
 impl Phases {
     pub(super) fn new() -> Phases {
-        Phases { index: 0, announced: false, running: None, stopped: false }
+        Phases {
+            index: 0,
+            announced: false,
+            running: None,
+            stopped: false,
+        }
     }
 
     pub(super) fn index(&self) -> usize {
@@ -73,12 +78,18 @@ impl Phases {
 
     /// The phase under way. Requests exist only inside one.
     pub(super) fn running(&mut self) -> &mut Running {
-        self.running.as_mut().expect("a request belongs to a running phase")
+        self.running
+            .as_mut()
+            .expect("a request belongs to a running phase")
     }
 
     /// No turn may follow in this phase.
     pub(super) fn is_cut(&self) -> bool {
-        self.stopped || self.running.as_ref().is_none_or(|running| running.cut || running.sending_over)
+        self.stopped
+            || self
+                .running
+                .as_ref()
+                .is_none_or(|running| running.cut || running.sending_over)
     }
 }
 
@@ -90,7 +101,9 @@ impl Running {
     /// Turns whose think time is over become ready.
     fn ripen(&mut self, now: Tick) {
         while self.waiting.peek().is_some_and(|turn| turn.0.due <= now) {
-            let Some(Reverse(turn)) = self.waiting.pop() else { return };
+            let Some(Reverse(turn)) = self.waiting.pop() else {
+                return;
+            };
             self.schedule.turn_ready(turn.due);
             self.ready.push_back(turn.session);
         }
@@ -114,7 +127,11 @@ impl Engine {
         }
         self.expire(now);
         self.obey(now);
-        let until = if self.phases.running.is_some() { self.run_phase(now) } else { self.enter_phase(now) };
+        let until = if self.phases.running.is_some() {
+            self.run_phase(now)
+        } else {
+            self.enter_phase(now)
+        };
         self.control.publish(&self.counts);
         let longest = now.plus(self.setup.rate.ticks(LONGEST_WAIT));
         [self.request_deadlines.first(), self.drain_deadlines.first()]
@@ -130,7 +147,12 @@ impl Engine {
         if stop == Stop::No {
             return;
         }
-        let grace = self.setup.phases.get(self.phases.index).and_then(|p| p.grace).unwrap_or(self.setup.stop_grace);
+        let grace = self
+            .setup
+            .phases
+            .get(self.phases.index)
+            .and_then(|p| p.grace)
+            .unwrap_or(self.setup.stop_grace);
         let grace = self.setup.rate.ticks(grace);
         let first = !std::mem::replace(&mut self.phases.stopped, true);
         if let Some(running) = &mut self.phases.running {
@@ -172,7 +194,11 @@ impl Engine {
         }
         let running = self.phases.running();
         if let Some(deadline) = running.schedule.deadline() {
-            until = until.min(if deadline > now { deadline } else { Tick::NEVER });
+            until = until.min(if deadline > now {
+                deadline
+            } else {
+                Tick::NEVER
+            });
         }
         if let Some((at, outcome)) = running.cut_at {
             if at <= now && !running.cut {
@@ -193,10 +219,18 @@ impl Engine {
     }
 
     fn leave_phase(&mut self, now: Tick) {
-        let running = self.phases.running.take().expect("only a running phase is left");
+        let running = self
+            .phases
+            .running
+            .take()
+            .expect("only a running phase is left");
         let counts = running.schedule.counts();
         let by_requests = self.setup.phases[self.phases.index].stop.requests.is_some();
-        let done = if by_requests { counts.sent_requests } else { counts.started_sessions };
+        let done = if by_requests {
+            counts.sent_requests
+        } else {
+            counts.started_sessions
+        };
         self.counts.unsent += match counts.planned {
             Some(planned) => planned.saturating_sub(done),
             None => running.schedule.unsent_arrivals(now),
@@ -212,7 +246,12 @@ impl Engine {
             self.phases.announced = true;
             self.control.ready_for(index);
         }
-        let Some(plan) = self.setup.phases.get(index).filter(|_| !self.phases.stopped) else {
+        let Some(plan) = self
+            .setup
+            .phases
+            .get(index)
+            .filter(|_| !self.phases.stopped)
+        else {
             for conn in self.table.ids() {
                 self.close(conn);
             }

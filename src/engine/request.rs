@@ -13,11 +13,11 @@ use crate::record::{Outcome, RequestId};
 use crate::schedule::{Intent, IntentKind};
 use crate::wire::Fault;
 
+use super::Engine;
 use super::conn::State;
 use super::deadline::Deadline;
 use super::flight::Flight;
 use super::phase::Waiting;
-use super::Engine;
 
 /// One playing of a conversation.
 #[derive(Debug)]
@@ -60,7 +60,9 @@ impl Uuids {
     fn draw(&mut self) -> u128 {
         let mut bytes = [0; 16];
         self.0.fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid().as_u128()
+        uuid::Builder::from_random_bytes(bytes)
+            .into_uuid()
+            .as_u128()
     }
 }
 
@@ -70,7 +72,12 @@ impl Engine {
         let number = self.phases.running().schedule.next_request_number();
         let session = match intent.kind {
             IntentKind::Start { session } => self.start_session(session),
-            IntentKind::Continue => self.phases.running().ready.pop_front().expect("the schedule counts ready turns"),
+            IntentKind::Continue => self
+                .phases
+                .running()
+                .ready
+                .pop_front()
+                .expect("the schedule counts ready turns"),
         };
         self.serial += 1;
         let phase = self.phases.index();
@@ -103,11 +110,24 @@ impl Engine {
         let prepared = self.workload.body(session.conversation, session.turn);
         exchange.live_body = match prepared {
             Some(_) => None,
-            None => Some(self.workload.live_body(session.conversation, session.turn, &session.history)),
+            None => Some(self.workload.live_body(
+                session.conversation,
+                session.turn,
+                &session.history,
+            )),
         };
-        let body_length = prepared.as_ref().or(exchange.live_body.as_ref()).map_or(0, |body| body.len());
+        let body_length = prepared
+            .as_ref()
+            .or(exchange.live_body.as_ref())
+            .map_or(0, |body| body.len());
         exchange.request_body_bytes = body_length as u64;
-        self.workload.write_head(&mut exchange.request_head, session.url, request_uuid, session.uuid, body_length);
+        self.workload.write_head(
+            &mut exchange.request_head,
+            session.url,
+            request_uuid,
+            session.uuid,
+            body_length,
+        );
         self.counts.sent += 1;
         self.counts.in_flight += 1;
         self.assign(flight, session, now);
@@ -122,13 +142,18 @@ impl Engine {
         let warm = match self.setup.reuse {
             ConnectionReuse::Pooled => self.table.take_idle(url),
             ConnectionReuse::Never => None,
-            ConnectionReuse::StickyUserSessions => {
-                own.filter(|&conn| self.table.current(conn).is_some_and(|c| c.state == State::Idle))
-            }
+            ConnectionReuse::StickyUserSessions => own.filter(|&conn| {
+                self.table
+                    .current(conn)
+                    .is_some_and(|c| c.state == State::Idle)
+            }),
         };
         let conn = match warm {
             Some(conn) => {
-                let c = self.table.current(conn).expect("an idle connection is in the table");
+                let c = self
+                    .table
+                    .current(conn)
+                    .expect("an idle connection is in the table");
                 c.state = State::Busy;
                 flight.exchange.link.reused = c.served > 0;
                 flight.exchange.link.address = c.address;
@@ -154,7 +179,9 @@ impl Engine {
     /// The pooled connection proved closed before it answered anything: the same request, once, on a new one. Its clock goes on
     /// from the first try.
     pub(super) fn resend(&mut self, conn: ConnId) {
-        let Some(mut flight) = self.table.current(conn).and_then(|c| c.flight.take()) else { return };
+        let Some(mut flight) = self.table.current(conn).and_then(|c| c.flight.take()) else {
+            return;
+        };
         self.close(conn);
         flight.reset();
         flight.exchange.reads.clear();
@@ -171,7 +198,9 @@ impl Engine {
 
     /// Head and body of the flight on `conn` go out.
     pub(super) fn send_request(&mut self, conn: ConnId) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let Some(flight) = &mut c.flight else { return };
         flight.exchange.link.local_port = c.local_port;
         let id = flight.exchange.id;
@@ -203,7 +232,9 @@ impl Engine {
 
     /// TLS bytes that are not a request (handshake, alerts, key updates) go out.
     pub(super) fn flush_tls(&mut self, conn: ConnId) {
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         if let Some(tls) = &mut c.tls {
             tls.take_outgoing(&mut c.outbox);
         }
@@ -213,7 +244,9 @@ impl Engine {
     /// Hands the outbox to the driver, unless it still holds an earlier one.
     pub(super) fn start_send(&mut self, conn: ConnId) {
         let spare = self.spare_buffers.pop().unwrap_or_default();
-        let Some(c) = self.table.current(conn) else { return };
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         if c.sending || c.outbox.is_empty() {
             return self.recycle(spare);
         }
@@ -225,18 +258,28 @@ impl Engine {
 
     /// The session of a finished flight goes on to its next turn, or ends.
     pub(super) fn end_turn(&mut self, flight: &mut Flight, now: Tick) {
-        let Some(mut session) = flight.session.take() else { return };
+        let Some(mut session) = flight.session.take() else {
+            return;
+        };
         if session.is_last_turn() || self.phases.is_cut() {
             self.phases.running().schedule.session_ended(now);
             return;
         }
         let good = flight.exchange.outcome == Outcome::Success;
-        let reply = if good { self.workload.reply(&flight.exchange) } else { None };
+        let reply = if good {
+            self.workload.reply(&flight.exchange)
+        } else {
+            None
+        };
         session.history.push(reply);
         session.turn += 1;
         let think = self.workload.delay(session.conversation, session.turn);
         let due = now.plus(self.setup.rate.ticks(think));
-        self.phases.running().wait(Waiting { due, serial: flight.serial, session });
+        self.phases.running().wait(Waiting {
+            due,
+            serial: flight.serial,
+            session,
+        });
     }
 
     fn start_session(&mut self, number: u64) -> Session {
@@ -249,7 +292,8 @@ impl Engine {
             conversation,
             turn: 0,
             turn_count,
-            url: u16::try_from(number % url_count).expect("the remainder is below a count of targets that fits 16 bits"),
+            url: u16::try_from(number % url_count)
+                .expect("the remainder is below a count of targets that fits 16 bits"),
             history: Vec::new(),
             conn: None,
         }
@@ -273,8 +317,15 @@ impl Engine {
             }
             self.request_deadlines.pop();
             if let Some(conn) = carrier {
-                let connecting = self.table.current(conn).is_some_and(|c| c.state == State::Connecting);
-                let outcome = if connecting { Outcome::Fault(Fault::ConnectTimeout) } else { Outcome::Timeout };
+                let connecting = self
+                    .table
+                    .current(conn)
+                    .is_some_and(|c| c.state == State::Connecting);
+                let outcome = if connecting {
+                    Outcome::Fault(Fault::ConnectTimeout)
+                } else {
+                    Outcome::Timeout
+                };
                 self.finish(conn, outcome, now);
             }
         }
@@ -293,12 +344,17 @@ impl Engine {
     /// The connection that still carries the flight of `deadline`. One that moved to its next address keeps its index and flight.
     fn carrier(&mut self, deadline: Deadline) -> Option<ConnId> {
         let (conn, c) = self.table.at(deadline.conn.index)?;
-        let same = c.flight.as_ref().is_some_and(|flight| flight.serial == deadline.serial);
+        let same = c
+            .flight
+            .as_ref()
+            .is_some_and(|flight| flight.serial == deadline.serial);
         same.then_some(conn)
     }
 
     fn end_drained(&mut self, conn: ConnId, now: Tick) {
-        let Some(flight) = self.table.current(conn).and_then(|c| c.flight.as_mut()) else { return };
+        let Some(flight) = self.table.current(conn).and_then(|c| c.flight.as_mut()) else {
+            return;
+        };
         debug_assert!(flight.done_seen());
         // The body never ended by itself, so the connection cannot serve again.
         if let Some(head) = &mut flight.exchange.head {

@@ -18,8 +18,12 @@ pub(super) struct Tls {
 impl Tls {
     /// Begins a handshake; its first bytes wait in [`Tls::take_outgoing`].
     pub(super) fn new(target: &TlsTarget) -> Result<Tls, Fault> {
-        let inner = rustls::ClientConnection::new(Arc::clone(&target.config), target.name.clone()).map_err(|_| Fault::Tls)?;
-        Ok(Tls { inner, peer_closed: false })
+        let inner = rustls::ClientConnection::new(Arc::clone(&target.config), target.name.clone())
+            .map_err(|_| Fault::Tls)?;
+        Ok(Tls {
+            inner,
+            peer_closed: false,
+        })
     }
 
     /// The handshake is over: requests may be sent.
@@ -39,7 +43,10 @@ impl Tls {
             let state = self.inner.process_new_packets().map_err(|_| Fault::Tls)?;
             let begin = plain.len();
             plain.resize(begin + state.plaintext_bytes_to_read(), 0);
-            self.inner.reader().read_exact(&mut plain[begin..]).map_err(|_| Fault::Tls)?;
+            self.inner
+                .reader()
+                .read_exact(&mut plain[begin..])
+                .map_err(|_| Fault::Tls)?;
             self.peer_closed |= state.peer_has_closed();
         }
         Ok(())
