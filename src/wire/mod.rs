@@ -8,6 +8,8 @@ mod head;
 mod request;
 mod response;
 mod sse;
+#[cfg(test)]
+mod tests;
 
 pub use head::{ContentKind, Framing, Head, header_lines, reason_phrase};
 pub use request::write_request_head;

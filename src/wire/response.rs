@@ -31,6 +31,14 @@ enum State {
 }
 
 /// Push parser of a response. Re-usable: [`Response::reset`] keeps the head buffer's memory.
+///
+/// ```
+/// use tokenring::wire::{Limits, Response, Step};
+/// let (mut response, mut head_bytes, mut body) = (Response::new(Limits::default()), Vec::new(), Vec::new());
+/// assert_eq!(response.feed(b"HTTP/1.1 200 OK\r\nContent-Le", &mut head_bytes, &mut body), Step::More);
+/// assert_eq!(response.feed(b"ngth: 2\r\n\r\nok", &mut head_bytes, &mut body), Step::Done(13));
+/// assert_eq!(body, b"ok");
+/// ```
 #[derive(Debug)]
 pub struct Response {
     limits: Limits,

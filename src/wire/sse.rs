@@ -93,6 +93,14 @@ fn value_after_name(rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// Finds events in a growing body. Work is proportional to the new bytes.
+///
+/// ```
+/// use tokenring::wire::{Limits, SseEvent, SseKind, SseScanner, Step};
+/// let mut scanner = SseScanner::new(Limits::default());
+/// assert_eq!(scanner.next(b"data: {}\n"), Step::More);
+/// let event = SseEvent { begin: 0, end: 10, kind: SseKind::Message };
+/// assert_eq!(scanner.next(b"data: {}\n\ndata: "), Step::Done(event));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SseScanner {
     event_bytes: usize,
