@@ -85,10 +85,13 @@ fn urls(settings: &Settings, kind: EndpointKind, problems: &mut Problems) -> Vec
     for given in settings.list("--url") {
         match url::join(given, path) {
             Ok(joined) => urls.push(joined),
-            Err(sentence) => problems.push(format!(
-                "{} {given:?} {sentence}",
-                settings.spelling("--url")
-            )),
+            Err(sentence) => {
+                let shown = super::echo::redact_url(given);
+                problems.push(format!(
+                    "{} {shown:?} {sentence}",
+                    settings.spelling("--url")
+                ));
+            }
         }
     }
     urls
