@@ -343,6 +343,11 @@ fn help_and_man_page_mention_every_working_flag() {
             flag.names[0]
         );
     }
+    assert!(
+        !help.contains("gamma") && !help.contains("weighted"),
+        "the help offers what is refused"
+    );
+    assert_eq!(help, printed(&["help", "profile"]));
     let help = printed(&["mock-server", "-h"]);
     for flag in flags::MOCK {
         assert!(
@@ -478,6 +483,7 @@ proptest! {
             Ok(Command::Profile(plan)) => {
                 prop_assert!(plan.profiling().stop != Default::default());
                 prop_assert!(!plan.models.is_empty());
+                prop_assert!(plan.endpoint.path().bytes().all(|b| b.is_ascii_graphic()));
                 prop_assert!(plan.endpoint.built_in_server == plan.endpoint.urls.is_empty());
             }
             Ok(_) => {}
