@@ -71,28 +71,8 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             plan.dataset.output_tokens,
             plan.dataset.system_prompt
         ),
-        format!("goodput: {:?}", plan.goodput),
-        format!("directory: {}", plan.output.directory.display()),
-        format!(
-            "output: prefix {:?} {:?} outputs_json {} http_trace {} show_trace {} {:?} {:?} stats {:?}",
-            plan.output.prefix,
-            plan.output.level,
-            plan.output.outputs_json,
-            plan.output.http_trace,
-            plan.output.show_trace_timing,
-            plan.output.ui,
-            plan.output.log_level,
-            plan.output.stats_interval
-        ),
-        format!("workers: {:?}", plan.workers),
-        format!("seed: {:?}", plan.random_seed),
-        format!(
-            "failed_request_threshold: {:?}",
-            plan.failed_request_threshold
-        ),
-        format!("cli_command: {}", plan.cli_command),
-        format!("input_config: {}", plan.input_config),
     ];
+    lines.extend(output_lines(plan));
     lines.extend(
         plan.endpoint
             .urls
@@ -115,13 +95,40 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
+/// The lines about what is written and shown.
+fn output_lines(plan: &Plan) -> Vec<String> {
+    vec![
+        format!("goodput: {:?}", plan.goodput),
+        format!("directory: {}", plan.output.directory.display()),
+        format!(
+            "output: prefix {:?} {:?} outputs_json {} http_trace {} show_trace {} {:?} {:?} stats {:?}",
+            plan.output.prefix,
+            plan.output.level,
+            plan.output.outputs_json,
+            plan.output.http_trace,
+            plan.output.show_trace_timing,
+            plan.output.ui,
+            plan.output.log_level,
+            plan.output.stats_interval
+        ),
+        format!("workers: {:?}", plan.workers),
+        format!("seed: {:?}", plan.random_seed),
+        format!(
+            "failed_request_threshold: {:?}",
+            plan.failed_request_threshold
+        ),
+        format!("cli_command: {}", plan.cli_command),
+        format!("input_config: {}", plan.input_config),
+    ]
+}
+
 /// What a command line becomes; of a plan, only what differs from the plain one.
 fn outcome(line: &str) -> String {
     let words = words::split(line);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let lines: Vec<String> = match run(&words) {
         Ok(Command::Profile(plan)) => {
-            let plain = plan_lines(&profile(&[]).unwrap());
+            let plain = plan_lines(&profile(&[]).expect("the plain command line is whole"));
             plan_lines(&plan)
                 .into_iter()
                 .filter(|l| !plain.contains(l))
@@ -336,6 +343,11 @@ fn help_and_man_page_mention_every_working_flag() {
             flag.names[0]
         );
     }
+    assert!(
+        !help.contains("gamma") && !help.contains("weighted"),
+        "the help offers what is refused"
+    );
+    assert_eq!(help, printed(&["help", "profile"]));
     let help = printed(&["mock-server", "-h"]);
     for flag in flags::MOCK {
         assert!(
@@ -425,6 +437,7 @@ fn word() -> impl Strategy<Value = String> {
         "=",
         "-1",
         "1e999",
+        "1e300",
         "NaN",
         "inf",
         "1,2",
@@ -470,6 +483,7 @@ proptest! {
             Ok(Command::Profile(plan)) => {
                 prop_assert!(plan.profiling().stop != Default::default());
                 prop_assert!(!plan.models.is_empty());
+                prop_assert!(plan.endpoint.path().bytes().all(|b| b.is_ascii_graphic()));
                 prop_assert!(plan.endpoint.built_in_server == plan.endpoint.urls.is_empty());
             }
             Ok(_) => {}

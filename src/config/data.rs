@@ -101,17 +101,19 @@ fn source(settings: &Settings, problems: &mut Problems) -> DatasetSource {
 
 /// The file can be read, and (when no type was given) looks like `single_turn`.
 fn check_file(path: &Path, unnamed: bool) -> Result<(), String> {
-    let file = fs::File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
-    let metadata = file
-        .metadata()
-        .map_err(|e| format!("cannot be read: {e}"))?;
+    let metadata = fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?;
     if metadata.is_dir() {
         return Err(
             "is a folder, which tokenring does not read yet; give a single_turn JSONL file"
                 .to_owned(),
         );
     }
-    if !unnamed || !metadata.is_file() {
+    if !metadata.is_file() {
+        // A pipe can be read only once, and that is the dataset's to do.
+        return Ok(());
+    }
+    let file = fs::File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
+    if !unnamed {
         return Ok(());
     }
     let mut line = String::new();

@@ -76,7 +76,7 @@ fn redact(flag: &Flag, value: &str) -> String {
         "--url" | "--custom-endpoint" => {
             return value
                 .split(',')
-                .map(redact_query)
+                .map(redact_url)
                 .collect::<Vec<_>>()
                 .join(",");
         }
@@ -111,6 +111,19 @@ fn redact_object(object: Map<String, Value>, secret: fn(&str) -> bool) -> Map<St
             (name, value)
         })
         .collect()
+}
+
+/// Hides a password before the host and secret parameters of the query.
+pub(super) fn redact_url(url: &str) -> String {
+    let url = redact_query(url);
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..]
+        .find(['/', '?'])
+        .map_or(url.len(), |at| start + at);
+    match url[start..end].rfind('@') {
+        Some(at) => format!("{}{REDACTED}{}", &url[..start], &url[start + at..]),
+        None => url,
+    }
 }
 
 fn redact_query(url: &str) -> String {
@@ -241,7 +254,7 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         let urls: Vec<String> = settings
             .list("--url")
             .iter()
-            .map(|url| redact_query(url))
+            .map(|url| redact_url(url))
             .collect();
         put(&mut root, "endpoint.urls", json!(urls));
     }
@@ -317,7 +330,10 @@ impl Settings {
         let text = self
             .text(flag)
             .or(self.choice(flag))
-            .map(|text| json!(redact_query(text)));
+            .map(|text| match flag {
+                "--custom-endpoint" => json!(redact_query(text)),
+                _ => json!(text),
+            });
         text.or_else(|| self.integer(flag).map(|n| json!(n)))
             .or_else(|| {
                 self.pairs(flag)

@@ -62,8 +62,18 @@ fn kind(settings: &Settings, problems: &mut Problems) -> EndpointKind {
     }
 }
 
-/// The path that the built-in server and every base URL without one of its own is asked for.
-pub(super) const fn default_path(kind: EndpointKind) -> &'static str {
+impl EndpointPlan {
+    /// What is joined to a base URL with [`join`](super::join): `--custom-endpoint`, or the default path of the API dialect. The
+    /// built-in server's base is joined with it too.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.custom_path
+            .as_deref()
+            .unwrap_or(default_path(self.kind))
+    }
+}
+
+const fn default_path(kind: EndpointKind) -> &'static str {
     match kind {
         EndpointKind::Chat => "/v1/chat/completions",
         EndpointKind::Completions => "/v1/completions",
@@ -85,10 +95,13 @@ fn urls(settings: &Settings, kind: EndpointKind, problems: &mut Problems) -> Vec
     for given in settings.list("--url") {
         match url::join(given, path) {
             Ok(joined) => urls.push(joined),
-            Err(sentence) => problems.push(format!(
-                "{} {given:?} {sentence}",
-                settings.spelling("--url")
-            )),
+            Err(sentence) => {
+                let shown = super::echo::redact_url(given);
+                problems.push(format!(
+                    "{} {shown:?} {sentence}",
+                    settings.spelling("--url")
+                ));
+            }
         }
     }
     urls

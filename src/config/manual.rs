@@ -129,6 +129,7 @@ fn argument(flag: &'static Flag) -> Arg {
             .value_parser(
                 names
                     .iter()
+                    .filter(|name| !CHOICES_REFUSED.contains(name))
                     .map(|name| name.replace('_', "-"))
                     .collect::<Vec<_>>(),
             ),
@@ -143,3 +144,5 @@ fn argument(flag: &'static Flag) -> Arg {
 
 /// Longer choices are told in the flag's sentence.
 const CHOICES_SHOWN_MOST: usize = 8;
+/// Known only to be refused with a reason.
+const CHOICES_REFUSED: &[&str] = &["weighted", "gamma"];

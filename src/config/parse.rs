@@ -62,6 +62,8 @@ pub fn parse<I: IntoIterator<Item = OsString>>(arguments: I) -> Result<Command, 
         "mock-server" => mock_server(rest),
         "completions" => completions(rest).map(Command::Print),
         "man" => alone(first, rest).map(|()| Command::Print(manual::man())),
+        "help" if rest == ["profile"] => Ok(Command::Print(manual::help_profile())),
+        "help" if rest == ["mock-server"] => Ok(Command::Print(manual::help_mock_server())),
         "help" | "-h" | "--help" => Ok(Command::Print(manual::help())),
         "--version" | "-V" => Ok(Command::Print(manual::version())),
         _ => {

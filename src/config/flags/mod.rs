@@ -111,8 +111,7 @@ pub const SWEEPABLE: &[&str] = &[
     "--conversation-turn-mean",
 ];
 
-/// The largest whole number that a flag takes where nothing smaller is natural: about ten years in microseconds, and exact
-/// in a double.
+/// The largest whole number that a flag takes where nothing smaller is natural; a double still holds it exactly.
 pub const MOST: u64 = 1 << 48;
 
 /// All flags of `profile`.

@@ -8,13 +8,85 @@ use super::{Flag, Kind::*, MOST, Status, working_table};
 /// Names of rate patterns; `gamma` is known and refused.
 const PATTERNS: &[&str] = &["concurrency_burst", "constant", "gamma", "poisson"];
 
+/// API dialects that AIPerf has; `chat` and `completions` work.
+const ENDPOINT_TYPES: &[&str] = &[
+    "audio_transcription",
+    "chat",
+    "cohere_rankings",
+    "completions",
+    "responses",
+    "messages",
+    "chat_embeddings",
+    "embeddings",
+    "hf_tei_rankings",
+    "huggingface_generate",
+    "image_generation",
+    "image_edit",
+    "video_generation",
+    "image_retrieval",
+    "nim_embeddings",
+    "nim_rankings",
+    "solido_rag",
+    "raw",
+    "template",
+];
+
+/// File formats that AIPerf reads; `single_turn` works.
+const DATASET_TYPES: &[&str] = &[
+    "burst_gpt_trace",
+    "bailian_trace",
+    "baseten_trace",
+    "mooncake_trace",
+    "raw_payload",
+    "inputs_json",
+    "dag_jsonl",
+    "sagemaker_data_capture",
+    "multi_turn",
+    "random_pool",
+    "single_turn",
+    "tracelab",
+    "weka_trace",
+    "speed_bench_qualitative",
+    "speed_bench_coding",
+    "speed_bench_humanities",
+    "speed_bench_math",
+    "speed_bench_multilingual",
+    "speed_bench_qa",
+    "speed_bench_rag",
+    "speed_bench_reasoning",
+    "speed_bench_roleplay",
+    "speed_bench_stem",
+    "speed_bench_summarization",
+    "speed_bench_writing",
+    "speed_bench_throughput_1k",
+    "speed_bench_throughput_1k_low_entropy",
+    "speed_bench_throughput_1k_mixed",
+    "speed_bench_throughput_1k_high_entropy",
+    "speed_bench_throughput_2k",
+    "speed_bench_throughput_2k_low_entropy",
+    "speed_bench_throughput_2k_mixed",
+    "speed_bench_throughput_2k_high_entropy",
+    "speed_bench_throughput_8k",
+    "speed_bench_throughput_8k_low_entropy",
+    "speed_bench_throughput_8k_mixed",
+    "speed_bench_throughput_8k_high_entropy",
+    "speed_bench_throughput_16k",
+    "speed_bench_throughput_16k_low_entropy",
+    "speed_bench_throughput_16k_mixed",
+    "speed_bench_throughput_16k_high_entropy",
+    "speed_bench_throughput_32k",
+    "speed_bench_throughput_32k_low_entropy",
+    "speed_bench_throughput_32k_mixed",
+    "speed_bench_throughput_32k_high_entropy",
+];
+
 /// Flags of `profile` that work.
 pub const WORKING: &[Flag] = working_table! {
     "Endpoint" {
         ["--model-names", "--model", "-m"] List, "", "Model names sent in requests; the first names the artifact folder.";
         ["--model-selection-strategy"] Choice(&["round_robin", "random", "weighted"]), "round-robin", "How a model is picked for a turn when there are several: in turn, or at random.";
         ["--custom-endpoint", "--endpoint"] Text, "", "Path (and query) that replaces the default path of the endpoint type.";
-        ["--endpoint-type"] Choice(&["audio_transcription", "chat", "cohere_rankings", "completions", "responses", "messages", "chat_embeddings", "embeddings", "hf_tei_rankings", "huggingface_generate", "image_generation", "image_edit", "video_generation", "image_retrieval", "nim_embeddings", "nim_rankings", "solido_rag", "raw", "template"]), "chat", "API dialect: chat or completions.";
+        ["--endpoint-type"] Choice(ENDPOINT_TYPES), "chat", "API dialect: chat or completions.";
         ["--streaming"] Switch, "", "Ask for streamed replies.";
         ["--url", "-u"] List, "the built-in server", "Base URLs; sessions go to them in turn.";
         ["--url-strategy"] Choice(&["round_robin"]), "round-robin", "How a URL is picked for a session; there is one way.";
@@ -34,7 +106,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--extra-inputs"] Pairs, "", "Extra top-level body fields, as name:value or a JSON object; they win over built-in ones.";
         ["--header", "-H"] Pairs, "", "Extra request headers, as Name:Value or a JSON object.";
         ["--input-file"] Path, "", "Dataset file.";
-        ["--custom-dataset-type"] Choice(&["burst_gpt_trace", "bailian_trace", "baseten_trace", "mooncake_trace", "raw_payload", "inputs_json", "dag_jsonl", "sagemaker_data_capture", "multi_turn", "random_pool", "single_turn", "tracelab", "weka_trace", "speed_bench_qualitative"]), "single-turn", "Format of the dataset file: single-turn.";
+        ["--custom-dataset-type"] Choice(DATASET_TYPES), "single-turn", "Format of the dataset file: single-turn.";
         ["--dataset-sampling-strategy"] Choice(&["random", "sequential", "shuffle"]), "sequential", "Order in which conversations are drawn.";
         ["--random-seed"] Integer(0, u64::MAX), "from the system", "Root of everything random; the same seed gives the same run.";
         ["--no-fixed-schedule"] Switch, "", "Do not follow a dataset's timestamps; they are never followed.";
