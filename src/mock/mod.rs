@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use socket2::{Domain, Protocol, Socket, Type};
+
 use crate::config::MockPlan;
 
 mod api;
@@ -31,6 +33,9 @@ use connection::{Shared, Tally};
 use crew::Crew;
 #[cfg(not(target_os = "linux"))]
 use threads::Crew;
+
+/// Connections that may wait to be accepted; the system may hold fewer.
+const BACKLOG: i32 = 4096;
 
 /// Between two looks at a stop flag in [`Running::wait`].
 const WAIT_STEP: Duration = Duration::from_millis(20);
@@ -82,11 +87,9 @@ pub struct Running {
 /// Starts a server as planned; it listens when this returns.
 pub fn start(plan: &MockPlan) -> Result<Running, MockError> {
     let cores = cores(plan)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, plan.port)).map_err(|source| {
-        MockError::Listen {
-            port: plan.port,
-            source,
-        }
+    let listener = listen(plan.port).map_err(|source| MockError::Listen {
+        port: plan.port,
+        source,
     })?;
     let address = listener.local_addr()?;
     let log = plan.log.as_deref().map(open_log).transpose()?;
@@ -116,6 +119,18 @@ fn cores(plan: &MockPlan) -> Result<usize, MockError> {
         None if plan.cpus.is_empty() => Ok(allowed.len()),
         None => Ok(plan.cpus.len()),
     }
+}
+
+/// The standard library's queue of 128 overflows when a thousand clients connect at once, and each that is turned away tries
+/// again only after a second.
+fn listen(port: u16) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    // On Windows this would let two servers share the port.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn open_log(path: &Path) -> Result<File, MockError> {

@@ -28,6 +28,8 @@ const SPIN_NS: u64 = 45_000;
 const BACKLOG_BYTES: usize = 256 * 1024;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
+/// Events written before the sockets are looked at again.
+const EVENTS_AT_ONCE: usize = 256;
 /// Readiness reports taken at once.
 const REPORTS: usize = 64;
 
@@ -211,9 +213,12 @@ impl Loop {
         Ok(false)
     }
 
-    /// Writes every event that is due.
+    /// Writes the events that are due, a bounded number so that sockets and the stop flag are seen to as well.
     fn speak(&mut self) {
-        while let Some(&Reverse((due, index, generation))) = self.due.peek() {
+        for _ in 0..EVENTS_AT_ONCE {
+            let Some(&Reverse((due, index, generation))) = self.due.peek() else {
+                return;
+            };
             let now = monotonic();
             if due > now {
                 return;
