@@ -155,42 +155,31 @@ fn limits_act_on_the_byte_that_passes_them() {
 
 #[test]
 fn request_heads_name_host_first_and_length_last() {
-    type Case = (
-        &'static str,
-        &'static [(&'static str, &'static str)],
-        usize,
-        &'static str,
-    );
-    let table: [Case; 5] = [
+    let table = [
         (
             "POST",
-            &[("Accept", "*/*")],
+            "Accept: */*\r\n",
             12,
             "POST /v1?a=b HTTP/1.1\r\nHost: h:1\r\nAccept: */*\r\nContent-Length: 12\r\n\r\n",
         ),
         (
             "POST",
-            &[],
+            "",
             0,
             "POST /v1?a=b HTTP/1.1\r\nHost: h:1\r\nContent-Length: 0\r\n\r\n",
         ),
-        ("GET", &[], 0, "GET /v1?a=b HTTP/1.1\r\nHost: h:1\r\n\r\n"),
+        ("GET", "", 0, "GET /v1?a=b HTTP/1.1\r\nHost: h:1\r\n\r\n"),
         (
             "GET",
-            &[],
+            "",
             3,
             "GET /v1?a=b HTTP/1.1\r\nHost: h:1\r\nContent-Length: 3\r\n\r\n",
         ),
-        (
-            "POST",
-            &[("content-length", "7"), ("hOST", "other"), ("A", "")],
-            1,
-            "POST /v1?a=b HTTP/1.1\r\nhOST: other\r\nA: \r\nContent-Length: 1\r\n\r\n",
-        ),
     ];
-    for (method, headers, body_length, expected) in table {
+    for (method, lines, body_length, expected) in table {
         let mut out = b"before".to_vec();
-        write_request_head(&mut out, method, "/v1?a=b", "h:1", headers, body_length);
+        let fields = |out: &mut Vec<u8>| out.extend_from_slice(lines.as_bytes());
+        write_request_head(&mut out, method, "/v1?a=b", "h:1", fields, body_length);
         assert_eq!(String::from_utf8_lossy(&out), format!("before{expected}"));
     }
 }
