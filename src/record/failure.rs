@@ -38,7 +38,11 @@ pub(super) fn failure(exchange: &Exchange, reading: &Reading) -> Option<ErrorDet
         ),
         (_, Some(head)) => {
             let message = String::from_utf8_lossy(&exchange.body);
-            let reason = reason_phrase(&exchange.head_bytes);
+            // HTTP allows an empty reason phrase; a group of errors needs a name.
+            let reason = match reason_phrase(&exchange.head_bytes) {
+                empty if empty.is_empty() => format!("HTTP {}", head.status),
+                reason => reason,
+            };
             details(Some(head.status), &reason, &message)
         }
         (Outcome::Timeout, None) => details(

@@ -183,7 +183,8 @@ impl Reading {
 
     fn piece(&mut self, piece: Piece, read: u32, keep_text: bool) {
         if let Some(kind) = piece.kind() {
-            if self.pieces.is_empty() {
+            // A whole answer's usage says nothing of its first token.
+            if self.pieces.is_empty() && self.streamed {
                 self.first_chunk_tokens = piece.usage.and_then(|usage| usage.completion_tokens);
             }
             // AIPerf counts only the tool text of a chunk that has both.

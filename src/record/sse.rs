@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn fields_follow_the_standard() {
-        let cases: [(&[u8], Option<&[u8]>, Option<&[u8]>); 7] = [
+        type Case = (&'static [u8], Option<&'static [u8]>, Option<&'static [u8]>);
+        let cases: [Case; 7] = [
             (b"data: a\n\n", Some(b"a"), None),
             (b"\xef\xbb\xbfdata:a\r\n\r\n", Some(b"a"), None),
             (b"data:  a\rdata: b\r\r", Some(b" a\nb"), None),
