@@ -259,6 +259,7 @@ const A: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\n\n";
 const WHOLE: &[u8] = b"{\"choices\":[{\"message\":{\"content\":\"ab\"}}]}";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn failures_have_their_codes_and_names() {
     use ContentKind::{EventStream, Json, Other};
     type Case<'a> = (
@@ -421,6 +422,23 @@ fn server_counts_replace_the_clients() {
         (tokens.input, tokens.output_sequence_length()),
         (None, None)
     );
+}
+
+#[test]
+fn empty_deltas_with_usage_are_no_content_but_count_as_first_tokens() {
+    let event = |content: &str, tokens: u32| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{content}\"}}}}],\"usage\":{{\"completion_tokens\":{tokens}}}}}\n\n"
+        )
+    };
+    let events = [event("", 1), event("", 2), event("abc", 3), event("d", 4)];
+    let pieces: Vec<&[u8]> = events.iter().map(String::as_bytes).collect();
+    let exchange = exchange(200, ContentKind::EventStream, &pieces);
+    let record = interpret(plan(EndpointKind::Chat), &exchange);
+    assert_eq!(record.chunks.len(), 2);
+    assert_eq!(record.chunks[0].at, Nanos(120));
+    assert_eq!(record.first_chunk_tokens, Some(3));
+    assert_eq!(record.usage.unwrap().completion_tokens, Some(4));
 }
 
 #[test]
