@@ -3,6 +3,23 @@
 //! In: a turn and its history; reply JSON. Out: request bodies; [`Piece`]s.
 //! Never: does I/O, reads a clock, or counts tokens.
 
+mod bodies;
+mod body;
+mod headers;
+mod input;
+mod parse;
+mod reply;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use bodies::Bodies;
+pub use body::{default_path, render};
+pub use headers::HeaderTemplate;
+pub use input::{Input, input, input_texts};
+pub use parse::{Parsed, parse};
+pub use reply::{Reply, ReplyBuilder, ToolCall};
+
 /// What one reply object carried.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Piece {

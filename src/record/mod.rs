@@ -5,6 +5,12 @@
 
 mod entry;
 mod exchange;
+mod failure;
+mod interpret;
+mod reading;
+mod sse;
 
 pub use entry::{Chunk, ErrorDetails, Record, TokenCounts, Trace};
 pub use exchange::{EventMark, Exchange, Link, Outcome, Read, RequestId, Ticks};
+pub use interpret::Interpreter;
+pub use reading::reply_of;

@@ -1,0 +1,161 @@
+//! Request headers.
+//!
+//! In: the plan once, two ids for each request. Out: `Name: value` lines in AIPerf's order. Never: the request line, `Host`,
+//! `Content-Length` or the blank line; those are the engine's.
+
+use uuid::Uuid;
+
+use crate::config::EndpointPlan;
+
+/// Header lines of a run, rendered as far as they do not change from request to request.
+#[derive(Clone, Debug)]
+pub struct HeaderTemplate {
+    parts: Vec<Part>,
+    host: Option<String>,
+    content_length: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Fixed(Vec<u8>),
+    RequestId,
+    SessionId,
+}
+
+/// A header before its rendering.
+struct Header<'a> {
+    name: &'a str,
+    value: Value,
+}
+
+enum Value {
+    Text(String),
+    RequestId,
+    SessionId,
+}
+
+impl HeaderTemplate {
+    /// Lays the lines out. A user's header takes the place of the built-in one of the same name.
+    #[must_use]
+    pub fn new(plan: &EndpointPlan) -> Self {
+        let mut before = vec![
+            text(
+                "User-Agent",
+                concat!("tokenring/", env!("CARGO_PKG_VERSION")),
+            ),
+            Header {
+                name: "X-Request-ID",
+                value: Value::RequestId,
+            },
+            Header {
+                name: plan.session_header.as_deref().unwrap_or("X-Correlation-ID"),
+                value: Value::SessionId,
+            },
+        ];
+        let mut after = Vec::new();
+        let bearer = plan.api_key.as_ref().map(|key| format!("Bearer {key}"));
+        if let Some(bearer) = &bearer {
+            after.push(text("Authorization", bearer));
+        }
+        let accept = if plan.streaming {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        after.push(text("Accept", accept));
+        after.push(text("Content-Type", "application/json"));
+        after.push(Header {
+            name: "X-Session-Affinity",
+            value: Value::SessionId,
+        });
+        let mut template = HeaderTemplate {
+            parts: Vec::new(),
+            host: None,
+            content_length: None,
+        };
+        let own = template.place(&plan.headers, &mut before, &mut after);
+        for header in before.into_iter().chain(own).chain(after) {
+            template.push(header);
+        }
+        template
+    }
+
+    /// Appends the lines for one request.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>, request_id: u128, session_id: u128) {
+        for part in &self.parts {
+            match part {
+                Part::Fixed(bytes) => out.extend_from_slice(bytes),
+                Part::RequestId => write_uuid(out, request_id),
+                Part::SessionId => write_uuid(out, session_id),
+            }
+        }
+    }
+
+    /// The user's own `Host`, which is to be sent in place of the URL's.
+    #[must_use]
+    pub fn host_override(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    /// The user's own `Content-Length`, which cannot be honoured without breaking the framing.
+    #[must_use]
+    pub fn content_length_override(&self) -> Option<&str> {
+        self.content_length.as_deref()
+    }
+
+    /// Puts user headers over built-in ones; returns those that have a name of their own.
+    fn place<'a>(
+        &mut self,
+        headers: &'a [(String, String)],
+        before: &mut [Header<'a>],
+        after: &mut [Header<'a>],
+    ) -> Vec<Header<'a>> {
+        let mut own = Vec::new();
+        for (name, value) in headers {
+            let same = |header: &&mut Header<'a>| header.name.eq_ignore_ascii_case(name);
+            if name.eq_ignore_ascii_case("host") {
+                self.host = Some(value.clone());
+            } else if name.eq_ignore_ascii_case("content-length") {
+                self.content_length = Some(value.clone());
+            } else if let Some(built_in) = before.iter_mut().chain(&mut *after).find(same) {
+                built_in.value = Value::Text(value.clone());
+            } else {
+                own.push(text(name, value));
+            }
+        }
+        own
+    }
+
+    fn push(&mut self, header: Header<'_>) {
+        self.fixed(header.name.as_bytes());
+        self.fixed(b": ");
+        match header.value {
+            Value::Text(value) => self.fixed(value.as_bytes()),
+            Value::RequestId => self.parts.push(Part::RequestId),
+            Value::SessionId => self.parts.push(Part::SessionId),
+        }
+        self.fixed(b"\r\n");
+    }
+
+    fn fixed(&mut self, bytes: &[u8]) {
+        if let Some(Part::Fixed(last)) = self.parts.last_mut() {
+            last.extend_from_slice(bytes);
+        } else {
+            self.parts.push(Part::Fixed(bytes.to_vec()));
+        }
+    }
+}
+
+fn text<'a>(name: &'a str, value: &str) -> Header<'a> {
+    Header {
+        name,
+        value: Value::Text(value.to_owned()),
+    }
+}
+
+fn write_uuid(out: &mut Vec<u8>, id: u128) {
+    let mut buffer = Uuid::encode_buffer();
+    let text = Uuid::from_u128(id).hyphenated().encode_lower(&mut buffer);
+    out.extend_from_slice(text.as_bytes());
+}

@@ -1,0 +1,177 @@
+//! Bodies, headers and replies against tables.
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::clock::Nanos;
+use crate::config::{ConnectionReuse, EndpointKind, EndpointPlan};
+use crate::dataset::{ContextMode, Conversation, Turn};
+
+fn plan(kind: EndpointKind) -> EndpointPlan {
+    EndpointPlan {
+        kind,
+        streaming: true,
+        urls: Vec::new(),
+        built_in_server: false,
+        custom_path: None,
+        request_timeout: Nanos(0),
+        api_key: None,
+        headers: Vec::new(),
+        session_header: None,
+        extra_inputs: Map::new(),
+        use_legacy_max_tokens: false,
+        use_server_token_count: false,
+        per_chunk_usage: false,
+        reuse: ConnectionReuse::Pooled,
+        wait_for_model: None,
+    }
+}
+
+fn turn(text: &str) -> Turn {
+    Turn {
+        texts: vec![text.to_owned()],
+        role: "user".to_owned(),
+        model: "m".to_owned(),
+        max_tokens: Some(5),
+        ..Turn::default()
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    let Value::Object(map) = value else {
+        panic!("an object")
+    };
+    map
+}
+
+fn text(plan: &EndpointPlan, conversation: &Conversation, turn: usize) -> String {
+    String::from_utf8(render(plan, conversation, turn, &[])).unwrap()
+}
+
+#[test]
+fn bodies_have_the_keys_in_order() {
+    let mut conversation = Conversation {
+        system: Some("sys".to_owned()),
+        user_context: Some("ctx".to_owned()),
+        turns: vec![turn("é\n")],
+        ..Conversation::default()
+    };
+    let mut plan = plan(EndpointKind::Chat);
+    plan.extra_inputs = object(json!({"temperature": 0.5, "model": "x"}));
+    assert_eq!(
+        text(&plan, &conversation, 0),
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"sys\"},{\"role\":\"user\",\"content\":\"ctx\"},\
+         {\"role\":\"user\",\"content\":\"é\\n\"}],\"model\":\"x\",\"stream\":true,\"max_completion_tokens\":5,\
+         \"temperature\":0.5,\"stream_options\":{\"include_usage\":true}}"
+    );
+    plan.kind = EndpointKind::Completions;
+    plan.streaming = false;
+    conversation.turns[0].texts.push("b".to_owned());
+    conversation.turns[0].extra = object(json!({"temperature": 1}));
+    assert_eq!(
+        text(&plan, &conversation, 0),
+        "{\"prompt\":[\"é\\n\",\"b\"],\"model\":\"x\",\"stream\":false,\"max_tokens\":5,\"temperature\":1}"
+    );
+}
+
+#[test]
+fn stream_options_of_the_user_stand() {
+    let conversation = Conversation {
+        turns: vec![turn("a")],
+        ..Conversation::default()
+    };
+    let cases = [
+        (json!({}), false, json!({"include_usage": true})),
+        (
+            json!({}),
+            true,
+            json!({"include_usage": true, "continuous_usage_stats": true}),
+        ),
+        (
+            json!({"stream_options": {"include_usage": false}}),
+            false,
+            json!({"include_usage": false}),
+        ),
+        (json!({"stream_options": null}), true, json!(null)),
+    ];
+    for (extra, per_chunk_usage, want) in cases {
+        let mut plan = plan(EndpointKind::Chat);
+        plan.extra_inputs = object(extra);
+        plan.per_chunk_usage = per_chunk_usage;
+        let body: Value = serde_json::from_str(&text(&plan, &conversation, 0)).unwrap();
+        assert_eq!(body["stream_options"], want);
+    }
+}
+
+#[test]
+fn replies_stand_between_the_turns() {
+    let mut conversation = Conversation {
+        turns: vec![turn("a"), turn("b"), turn("c")],
+        ..Conversation::default()
+    };
+    let reply = Reply {
+        reasoning: "hm".to_owned(),
+        ..Reply::default()
+    };
+    let plan = plan(EndpointKind::Chat);
+    let body = render(&plan, &conversation, 2, &[Some(reply), None]);
+    assert_eq!(
+        input_texts(EndpointKind::Chat, &body),
+        ["a", "hm", "b", "c"]
+    );
+    let corpus = |conversation: &Conversation| crate::dataset::Corpus {
+        conversations: vec![conversation.clone()],
+    };
+    let bodies = Bodies::render_all(&plan, &corpus(&conversation));
+    assert!(bodies.body(0, 0).is_some() && bodies.body(0, 1).is_none());
+    conversation.context = ContextMode::SelfContained;
+    let bodies = Bodies::render_all(&plan, &corpus(&conversation));
+    let last = bodies.body(0, 2).unwrap();
+    assert_eq!(input_texts(EndpointKind::Chat, last), ["c"]);
+}
+
+#[test]
+fn headers_stand_in_order_and_give_way_to_the_users() {
+    let mut plan = plan(EndpointKind::Chat);
+    plan.api_key = Some("k".to_owned());
+    plan.session_header = Some("X-Sess".to_owned());
+    let headers = [("X-Team", "perf"), ("accept", "*/*"), ("HOST", "h")];
+    plan.headers = headers.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec();
+    let template = HeaderTemplate::new(&plan);
+    let mut out = Vec::new();
+    template.write(&mut out, 1, 2);
+    let one = "00000000-0000-0000-0000-000000000001";
+    let two = "00000000-0000-0000-0000-000000000002";
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        format!(
+            "User-Agent: tokenring/{}\r\nX-Request-ID: {one}\r\nX-Sess: {two}\r\nX-Team: perf\r\nAuthorization: Bearer k\r\n\
+             Accept: */*\r\nContent-Type: application/json\r\nX-Session-Affinity: {two}\r\n",
+            env!("CARGO_PKG_VERSION")
+        )
+    );
+    assert_eq!(template.host_override(), Some("h"));
+    assert_eq!(template.content_length_override(), None);
+}
+
+#[test]
+fn tool_call_fragments_become_one_message() {
+    let mut builder = ReplyBuilder::new(EndpointKind::Chat);
+    for call in [
+        json!({"index": 0, "id": "t1", "function": {"name": "f", "arguments": ""}}),
+        json!({"index": 0, "function": {"arguments": "{\"a\""}}),
+        json!({"index": 0, "function": {"arguments": ":1}"}}),
+    ] {
+        builder.push(
+            json!({"choices": [{"delta": {"tool_calls": [call]}}]})
+                .to_string()
+                .as_bytes(),
+        );
+    }
+    let message = builder.finish().unwrap().message().unwrap();
+    assert_eq!(message["content"], Value::Null);
+    assert_eq!(
+        message["tool_calls"],
+        json!([{"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}}])
+    );
+}

@@ -1,0 +1,143 @@
+//! Why a request failed, in words.
+//!
+//! In: the outcome, the head and what was read of the reply. Out: [`ErrorDetails`] in AIPerf's form. Never: decides on text that
+//! the peer did not send.
+
+use super::reading::Reading;
+use super::{ErrorDetails, Exchange, Outcome};
+use crate::wire::Fault;
+
+/// Most characters kept of a message.
+const MESSAGE_LIMIT: usize = 4096;
+/// Status that AIPerf gives to a request that was cut by the run.
+const CANCELLED: u16 = 499;
+/// Status that AIPerf gives to an error inside a 2xx reply.
+const BAD_REPLY: u16 = 502;
+
+/// Details of the failure; `None` for a success. The run's own cut comes first, then a status that is no 2xx (its body may be cut
+/// as well), then a broken exchange, then what the reply says.
+pub(super) fn failure(exchange: &Exchange, reading: &Reading) -> Option<ErrorDetails> {
+    let arrived = || {
+        format!(
+            "{} events and {} body bytes had arrived",
+            reading.event_count,
+            exchange.body.len()
+        )
+    };
+    let refused = exchange.head.filter(|head| !head.is_success());
+    let details = match (exchange.outcome, refused) {
+        (Outcome::GraceEnded, _) => details(
+            Some(CANCELLED),
+            "RequestCancellationError",
+            &format!("the grace period ended; {}", arrived()),
+        ),
+        (Outcome::Interrupted, _) => details(
+            Some(CANCELLED),
+            "RequestCancellationError",
+            &format!("the run was interrupted; {}", arrived()),
+        ),
+        (_, Some(head)) => {
+            let message = String::from_utf8_lossy(&exchange.body);
+            // HTTP allows an empty reason phrase; a group of errors needs a name.
+            let reason = match reason_phrase(&exchange.head_bytes) {
+                empty if empty.is_empty() => format!("HTTP {}", head.status),
+                reason => reason,
+            };
+            details(Some(head.status), &reason, &message)
+        }
+        (Outcome::Timeout, None) => details(
+            None,
+            "RequestTimeout",
+            &format!("the whole-request limit ran out; {}", arrived()),
+        ),
+        (Outcome::Fault(fault), None) => details(
+            None,
+            &fault_name(fault),
+            &format!("{}; {}", fault_sentence(fault), arrived()),
+        ),
+        (Outcome::Success, None) => return reply_failure(reading),
+    };
+    Some(details)
+}
+
+fn reply_failure(reading: &Reading) -> Option<ErrorDetails> {
+    if let Some(error) = &reading.error {
+        let kind = match (&error.kind, reading.error_event) {
+            (Some(kind), _) if !kind.is_empty() => kind,
+            (_, true) => "SSEError",
+            (_, false) => "ServerError",
+        };
+        let code = if reading.error_event {
+            BAD_REPLY
+        } else {
+            error.code.unwrap_or(BAD_REPLY)
+        };
+        return Some(details(Some(code), kind, &error.message));
+    }
+    reading.pieces.is_empty().then(|| {
+        let message = format!(
+            "the reply has no content ({} events, {} body bytes)",
+            reading.event_count, reading.body_bytes
+        );
+        details(None, "InvalidInferenceResultError", &message)
+    })
+}
+
+fn details(code: Option<u16>, kind: &str, message: &str) -> ErrorDetails {
+    ErrorDetails {
+        code,
+        kind: kind.to_owned(),
+        message: message.chars().take(MESSAGE_LIMIT).collect(),
+    }
+}
+
+/// Reason phrase of a response head; empty when there is none.
+pub(super) fn reason_phrase(head: &[u8]) -> String {
+    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let mut words = line.trim_ascii().splitn(3, |&byte| byte == b' ');
+    String::from_utf8_lossy(words.nth(2).unwrap_or_default()).into_owned()
+}
+
+/// Header lines of a head without its first line.
+pub(super) fn header_lines(head: &[u8]) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
+    head.split(|&byte| byte == b'\n')
+        .skip(1)
+        .filter_map(|line| {
+            let colon = memchr::memchr(b':', line)?;
+            Some((text(&line[..colon]), text(&line[colon + 1..])))
+        })
+        .collect()
+}
+
+/// The variant's name; it stands in files.
+fn fault_name(fault: Fault) -> String {
+    format!("{fault:?}")
+}
+
+fn fault_sentence(fault: Fault) -> &'static str {
+    match fault {
+        Fault::BadHead => "the response head is not HTTP/1.x",
+        Fault::HeadTooLarge => "the response head is over the limit",
+        Fault::TooManyInterim => "too many interim responses",
+        Fault::UnaskedUpgrade => "the peer asked for another protocol",
+        Fault::BadLength => "Content-Length is no usable number",
+        Fault::BadTransferEncoding => "a transfer coding other than chunked",
+        Fault::UnaskedEncoding => "a content coding that was not asked for",
+        Fault::BadChunkSize => "a chunk size is no hexadecimal number",
+        Fault::BadChunkEnd => "a chunk does not end with a line end",
+        Fault::BadTrailer => "the trailer section is malformed",
+        Fault::EventTooLarge => "one event is over the limit",
+        Fault::BodyTooLarge => "the body is over the limit",
+        Fault::TrailingBytes => "bytes came after the end of the response",
+        Fault::Truncated => "the connection ended inside the response",
+        Fault::ClosedBeforeResponse => "the connection ended before the first response byte",
+        Fault::Reset => "the peer reset the connection",
+        Fault::ConnectFailed => "no address of the target could be reached",
+        Fault::ConnectRefused => "the peer refused the connection",
+        Fault::ConnectTimeout => "connecting took too long",
+        Fault::LocalExhausted => "no local port or descriptor was left",
+        Fault::Tls => "TLS failed",
+        Fault::Io => "reading or writing failed",
+    }
+}

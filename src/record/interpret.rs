@@ -1,0 +1,288 @@
+//! An exchange becomes a record.
+//!
+//! In: one exchange, the calibration of the run. Out: exactly one [`Record`]. Never: panics on what a peer sent, or invents a
+//! moment that was not stamped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::failure::{failure, header_lines, reason_phrase};
+use super::reading::{Reading, read};
+use super::{Chunk, Exchange, Outcome, Read, Record, TokenCounts, Trace};
+use crate::clock::{Calibration, Nanos, Tick};
+use crate::config::{ExportLevel, Plan};
+use crate::dataset::{Corpus, Turn};
+use crate::endpoint::{Bodies, input};
+use crate::tokenizer::Tokenizer;
+
+/// Makes records. It owns the counts of prompts already seen; one is enough for a run, and several may work side by side.
+pub struct Interpreter {
+    plan: Arc<Plan>,
+    corpus: Arc<Corpus>,
+    bodies: Arc<Bodies>,
+    tokenizer: Arc<dyn Tokenizer>,
+    /// Input tokens of the known bodies, by conversation and turn.
+    counted: HashMap<(u32, u32), u64>,
+}
+
+impl Interpreter {
+    /// An interpreter for one run.
+    #[must_use]
+    pub fn new(
+        plan: Arc<Plan>,
+        corpus: Arc<Corpus>,
+        bodies: Arc<Bodies>,
+        tokenizer: Arc<dyn Tokenizer>,
+    ) -> Self {
+        Interpreter {
+            plan,
+            corpus,
+            bodies,
+            tokenizer,
+            counted: HashMap::new(),
+        }
+    }
+
+    /// Understands one exchange. `keep_text` keeps the reply's text. Header lines of the trace are filled only when an export
+    /// asks for them (`--export-http-trace`, or the raw level).
+    pub fn interpret(
+        &mut self,
+        exchange: &Exchange,
+        calibration: &Calibration,
+        keep_text: bool,
+    ) -> Record {
+        let moments = Moments {
+            exchange,
+            calibration,
+            start: start(exchange, calibration),
+        };
+        let mut reading = read(self.plan.endpoint.kind, exchange, keep_text);
+        let chunks = moments.chunks(&reading);
+        let conversation = self
+            .corpus
+            .conversations
+            .get(exchange.id.conversation as usize);
+        let conversation_id = conversation.map_or_else(String::new, |found| found.id.clone());
+        let outcome = exchange.outcome;
+        let due = exchange.ticks.due;
+        Record {
+            id: exchange.id,
+            request_uuid: exchange.request_uuid,
+            conversation_id,
+            wall_start_ns: calibration.wall_ns(moments.start),
+            monotonic_start_ns: calibration.monotonic_ns(moments.start),
+            lateness: if due == Tick::NEVER {
+                Nanos(0)
+            } else {
+                calibration.between(due, moments.start)
+            },
+            head_received: moments.at(exchange.ticks.head_received),
+            end: moments.end(),
+            last_response: moments.last_response(&reading),
+            streamed: reading.streamed,
+            coalesced_count: coalesced(&chunks),
+            whole_in_one_read: reading.streamed && is_in_one_read(&chunks),
+            chunks,
+            tokens: self.tokens(exchange, &reading),
+            usage: reading.usage,
+            first_chunk_tokens: reading.first_chunk_tokens,
+            done_seen: reading.done_seen,
+            keep_alive_count: reading.keep_alive_count,
+            status: exchange.head.map_or(0, |head| head.status),
+            error: failure(exchange, &reading),
+            cancelled: matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted),
+            trace: self.trace(&moments),
+            finish_reason: reading.finish_reason.take(),
+            text: keep_text.then_some(reading.text),
+        }
+    }
+
+    fn tokens(&mut self, exchange: &Exchange, reading: &Reading) -> TokenCounts {
+        let client_input = self.input_tokens(exchange);
+        let id = exchange.id;
+        let limit = |turns: &[Turn]| turns.get(id.turn as usize)?.max_tokens;
+        let requested_output = self
+            .corpus
+            .conversations
+            .get(id.conversation as usize)
+            .and_then(|conversation| limit(&conversation.turns))
+            .map(u64::from);
+        let counts = TokenCounts {
+            requested_output,
+            client_input,
+            ..TokenCounts::default()
+        };
+        if self.plan.endpoint.use_server_token_count {
+            let usage = reading.usage.unwrap_or_default();
+            let reasoning = usage.reasoning_tokens;
+            let output = usage
+                .completion_tokens
+                .map(|all| all.saturating_sub(reasoning.unwrap_or(0)));
+            return TokenCounts {
+                input: usage.prompt_tokens,
+                output,
+                reasoning,
+                ..counts
+            };
+        }
+        let count = |text: &String| (!text.is_empty()).then(|| self.tokenizer.count(text) as u64);
+        TokenCounts {
+            input: client_input,
+            output: count(&reading.output),
+            reasoning: count(&reading.reasoning),
+            ..counts
+        }
+    }
+
+    /// Input tokens of the body that was sent; known bodies are counted once.
+    fn input_tokens(&mut self, exchange: &Exchange) -> Option<u64> {
+        if let Some(body) = &exchange.live_body {
+            return Some(self.count_body(body));
+        }
+        let key = (exchange.id.conversation, exchange.id.turn);
+        if let Some(&count) = self.counted.get(&key) {
+            return Some(count);
+        }
+        let count = self.count_body(self.bodies.body(key.0, key.1)?);
+        self.counted.insert(key, count);
+        Some(count)
+    }
+
+    fn count_body(&self, body: &[u8]) -> u64 {
+        let input = input(self.plan.endpoint.kind, body);
+        self.tokenizer.count(&input.texts.join(" ")) as u64 + input.token_ids
+    }
+
+    fn trace(&self, moments: &Moments<'_>) -> Trace {
+        let exchange = moments.exchange;
+        let (ticks, link) = (&exchange.ticks, &exchange.link);
+        let output = &self.plan.output;
+        let headers = output.http_trace || output.level == ExportLevel::Raw;
+        let lines = |head: &[u8]| {
+            if headers {
+                header_lines(head)
+            } else {
+                Vec::new()
+            }
+        };
+        let reads = moments.body_reads();
+        let url = self.plan.endpoint.urls.get(usize::from(exchange.id.url));
+        let tls = ticks.tls_end != Tick::NEVER && ticks.connect_end != Tick::NEVER;
+        let tls_length = || {
+            moments
+                .calibration
+                .between(ticks.connect_end, ticks.tls_end)
+        };
+        let connected = if tls {
+            ticks.tls_end
+        } else {
+            ticks.connect_end
+        };
+        Trace {
+            reused: link.reused,
+            resent: link.resent,
+            connect_start: moments.at(ticks.connect_start),
+            connect_end: moments.at(connected),
+            tls: tls.then(tls_length),
+            send_start: moments.at(ticks.first_byte_sent),
+            send_end: moments.at(ticks.last_byte_sent),
+            first_body: reads.first().map(|read| read.0),
+            last_body: reads.last().map(|read| read.0),
+            bytes_sent: exchange.request_body_bytes,
+            bytes_received: exchange.body.len() as u64,
+            writes: link.writes,
+            reads,
+            reason: reason_phrase(&exchange.head_bytes),
+            request_headers: lines(&exchange.request_head),
+            response_headers: lines(&exchange.head_bytes),
+            local_port: link.local_port,
+            remote: url.map_or_else(String::new, |url| format!("{}:{}", url.host, url.port)),
+        }
+    }
+}
+
+/// When a read came: the kernel's stamp where there is one, else the driver's.
+fn arrival(read: &Read) -> Tick {
+    if read.kernel == Tick::NEVER {
+        read.tick
+    } else {
+        read.kernel
+    }
+}
+
+/// The request's start. One that was cut before it was taken up has only a due time, or none.
+fn start(exchange: &Exchange, calibration: &Calibration) -> Tick {
+    [exchange.ticks.start, exchange.ticks.due, exchange.ticks.end]
+        .into_iter()
+        .find(|&tick| tick != Tick::NEVER)
+        .unwrap_or(calibration.start.tick)
+}
+
+/// Ticks of one exchange as lengths of time from its start.
+struct Moments<'a> {
+    exchange: &'a Exchange,
+    calibration: &'a Calibration,
+    start: Tick,
+}
+
+impl Moments<'_> {
+    fn at(&self, tick: Tick) -> Option<Nanos> {
+        (tick != Tick::NEVER).then(|| self.calibration.between(self.start, tick))
+    }
+
+    /// Arrival of a read; a mark without a read falls back to the end.
+    fn read_at(&self, index: u32) -> Nanos {
+        let read = self.exchange.reads.get(index as usize);
+        read.and_then(|read| self.at(arrival(read)))
+            .unwrap_or_else(|| self.end())
+    }
+
+    fn end(&self) -> Nanos {
+        let last = self.exchange.reads.last().map(arrival);
+        self.at(self.exchange.ticks.end)
+            .or_else(|| self.at(last?))
+            .unwrap_or_default()
+    }
+
+    fn chunks(&self, reading: &Reading) -> Vec<Chunk> {
+        let chunk = |&(kind, output, read)| Chunk {
+            at: self.read_at(read),
+            read,
+            kind,
+            output,
+        };
+        reading.pieces.iter().map(chunk).collect()
+    }
+
+    fn last_response(&self, reading: &Reading) -> Option<Nanos> {
+        reading.last_read.map(|read| self.read_at(read))
+    }
+
+    fn body_reads(&self) -> Vec<(Nanos, u32)> {
+        let mut before = 0;
+        let mut reads = Vec::with_capacity(self.exchange.reads.len());
+        for read in &self.exchange.reads {
+            let bytes = read.body_end.saturating_sub(before);
+            before = read.body_end;
+            if bytes > 0 {
+                let at = self.at(arrival(read)).unwrap_or_default();
+                reads.push((at, u32::try_from(bytes).unwrap_or(u32::MAX)));
+            }
+        }
+        reads
+    }
+}
+
+/// Content events that share a read with another one.
+fn coalesced(chunks: &[Chunk]) -> u32 {
+    let shared: usize = chunks
+        .chunk_by(|left, right| left.read == right.read)
+        .map(<[Chunk]>::len)
+        .filter(|&count| count > 1)
+        .sum();
+    u32::try_from(shared).unwrap_or(u32::MAX)
+}
+
+fn is_in_one_read(chunks: &[Chunk]) -> bool {
+    chunks.len() > 1 && chunks.iter().all(|chunk| chunk.read == chunks[0].read)
+}

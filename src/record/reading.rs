@@ -1,0 +1,212 @@
+//! A reply, read.
+//!
+//! In: an exchange's body and marks. Out: content pieces with the reads they came in. Never: a tick or a token count.
+
+use super::sse::{events, fields, looks_like_stream};
+use super::{EventMark, Exchange, Outcome};
+use crate::config::EndpointKind;
+use crate::endpoint::{Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse};
+use crate::wire::ContentKind;
+
+/// What the body said.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// Content in order: kind, counts as output, index of the read.
+    pub(super) pieces: Vec<(PieceKind, bool, u32)>,
+    pub(super) output: String,
+    pub(super) reasoning: String,
+    /// Everything in arrival order.
+    pub(super) text: String,
+    pub(super) usage: Option<Usage>,
+    pub(super) first_chunk_tokens: Option<u64>,
+    pub(super) finish_reason: Option<String>,
+    /// The first error the peer reported.
+    pub(super) error: Option<PeerError>,
+    /// It came as `event: error`.
+    pub(super) error_event: bool,
+    pub(super) done_seen: bool,
+    pub(super) keep_alive_count: u32,
+    pub(super) event_count: usize,
+    pub(super) body_bytes: usize,
+    pub(super) streamed: bool,
+    /// Read of the last response event, comments aside.
+    pub(super) last_read: Option<u32>,
+}
+
+/// Reads a 2xx reply, whole or cut. Another status has nothing to read.
+pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep_text: bool) -> Reading {
+    let mut reading = Reading {
+        body_bytes: exchange.body.len(),
+        ..Reading::default()
+    };
+    if !exchange.head.is_some_and(|head| head.is_success()) {
+        return reading;
+    }
+    if let Some(marks) = marks(exchange) {
+        reading.streamed = true;
+        for mark in marks {
+            reading.event(kind, event_bytes(exchange, &mark), mark.read, keep_text);
+        }
+    } else if !exchange.body.is_empty() {
+        let last = read_at(exchange, exchange.body.len());
+        reading.last_read = Some(last);
+        if let Parsed::Piece(piece) = parse(kind, &exchange.body) {
+            reading.piece(piece, last, keep_text);
+        }
+    }
+    reading
+}
+
+/// What a finished turn said, for the history of the next one. `None` when it failed or said nothing.
+#[must_use]
+pub fn reply_of(kind: EndpointKind, exchange: &Exchange) -> Option<Reply> {
+    let whole = exchange.outcome == Outcome::Success;
+    if !whole || !exchange.head.is_some_and(|head| head.is_success()) {
+        return None;
+    }
+    let mut builder = ReplyBuilder::new(kind);
+    if let Some(marks) = marks(exchange) {
+        for mark in marks {
+            let fields = fields(event_bytes(exchange, &mark));
+            if fields.is_error() {
+                return None;
+            }
+            builder.push(fields.payload());
+        }
+    } else {
+        builder.push(&exchange.body);
+    }
+    builder.finish()
+}
+
+/// Events of the body, `None` when it is no stream. The worker's own marks are used; a body that turns out to be a stream in spite
+/// of its content type is scanned here, and so is an unclosed event at the end of a whole response.
+fn marks(exchange: &Exchange) -> Option<Vec<EventMark>> {
+    let body = &exchange.body;
+    let mut marks = exchange.events.clone();
+    let begin = match marks.last() {
+        Some(last) if exchange.outcome != Outcome::Success => usize::try_from(last.end)
+            .unwrap_or(usize::MAX)
+            .max(body.len()),
+        Some(last) => usize::try_from(last.end).unwrap_or(usize::MAX),
+        None => {
+            let declared = exchange
+                .head
+                .is_some_and(|head| head.content == ContentKind::EventStream);
+            let json = body.trim_ascii_start().starts_with(b"{");
+            if !looks_like_stream(body) && (!declared || json) {
+                return None;
+            }
+            0
+        }
+    };
+    marks.extend(
+        events(body, begin)
+            .into_iter()
+            .map(|(begin, end)| EventMark {
+                begin: begin as u64,
+                end: end as u64,
+                read: read_at(exchange, end),
+                first_read: read_at(exchange, begin + 1),
+            }),
+    );
+    Some(marks)
+}
+
+fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
+    let place = usize::try_from(mark.begin)
+        .ok()
+        .zip(usize::try_from(mark.end).ok());
+    place
+        .and_then(|(begin, end)| exchange.body.get(begin..end))
+        .unwrap_or_default()
+}
+
+/// Index of the read that brought the body to a length of `end` bytes.
+fn read_at(exchange: &Exchange, end: usize) -> u32 {
+    let reads = &exchange.reads;
+    let index = reads.partition_point(|read| read.body_end < end as u64);
+    u32::try_from(index.min(reads.len().saturating_sub(1))).unwrap_or(u32::MAX)
+}
+
+impl Reading {
+    fn event(&mut self, kind: EndpointKind, bytes: &[u8], read: u32, keep_text: bool) {
+        self.event_count += 1;
+        let fields = fields(bytes);
+        let payload = fields.payload();
+        if fields.is_error() {
+            self.last_read = Some(read);
+            self.error_event(kind, payload, fields.comment);
+            return;
+        }
+        if payload.is_empty() {
+            self.keep_alive_count += 1;
+            return;
+        }
+        self.last_read = Some(read);
+        if payload == b"[DONE]" {
+            self.done_seen = true;
+        } else if let Parsed::Piece(piece) = parse(kind, payload) {
+            self.piece(piece, read, keep_text);
+        }
+    }
+
+    /// `event: error`: the message is the comment, the data's own message, or the data.
+    fn error_event(&mut self, kind: EndpointKind, payload: &[u8], comment: Option<&[u8]>) {
+        if self.error.is_some() {
+            return;
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let parsed = match parse(kind, payload) {
+            Parsed::Piece(Piece {
+                error: Some(error), ..
+            }) => Some(error),
+            _ => None,
+        };
+        let named = || {
+            let value: serde_json::Value = serde_json::from_slice(payload).ok()?;
+            Some(value.get("message")?.as_str()?.to_owned())
+        };
+        let message = comment
+            .map(text)
+            .or_else(|| parsed.as_ref().map(|error| error.message.clone()))
+            .or_else(named)
+            .or_else(|| (!payload.is_empty()).then(|| text(payload)))
+            .unwrap_or_else(|| "the stream carried an error event without a message".to_owned());
+        self.error_event = true;
+        self.error = Some(PeerError {
+            code: None,
+            kind: None,
+            message,
+        });
+    }
+
+    fn piece(&mut self, piece: Piece, read: u32, keep_text: bool) {
+        if let Some(kind) = piece.kind() {
+            // A whole answer's usage says nothing of its first token.
+            if self.pieces.is_empty() && self.streamed {
+                self.first_chunk_tokens = piece.usage.and_then(|usage| usage.completion_tokens);
+            }
+            // AIPerf counts only the tool text of a chunk that has both.
+            let output = piece.tool.as_deref().or(piece.text.as_deref());
+            self.pieces.push((kind, output.is_some(), read));
+            let reasoning = piece.reasoning.as_deref().unwrap_or("");
+            let output = output.unwrap_or("");
+            self.reasoning.push_str(reasoning);
+            self.output.push_str(output);
+            if keep_text {
+                self.text.push_str(reasoning);
+                self.text.push_str(output);
+            }
+        }
+        if piece.usage.is_some() {
+            self.usage = piece.usage;
+        }
+        if piece.finish_reason.is_some() {
+            self.finish_reason = piece.finish_reason;
+        }
+        if self.error.is_none() {
+            self.error = piece.error;
+        }
+    }
+}

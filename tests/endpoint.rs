@@ -1,0 +1,488 @@
+//! Replies of real servers and made-up ones, read as the recorder reads them.
+//!
+//! In: `tests/endpoint/*.jsonl` and the captures beside them. Out: pieces and records. Never: a server, or the crate's own HTTP.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+use tokenring::clock::{Anchor, Calibration, Nanos, Tick};
+use tokenring::config::*;
+use tokenring::dataset::{Conversation, Corpus, Turn};
+use tokenring::endpoint::{Bodies, Parsed, parse};
+use tokenring::record::{EventMark, Exchange, Interpreter, Outcome, Read, Record, reply_of};
+use tokenring::tokenizer::Tokenizer;
+use tokenring::wire::{ContentKind, Fault, Framing, Head};
+
+/// One token for each byte.
+struct ByteTokenizer;
+
+impl Tokenizer for ByteTokenizer {
+    fn name(&self) -> &str {
+        "bytes"
+    }
+    fn encode(&self, text: &str) -> Vec<u32> {
+        text.bytes().map(u32::from).collect()
+    }
+    fn decode(&self, _: &[u32]) -> String {
+        String::new()
+    }
+    fn vocabulary_size(&self) -> u32 {
+        256
+    }
+}
+
+fn plan(kind: EndpointKind) -> Plan {
+    Plan {
+        models: vec!["m".to_owned()],
+        model_selection: ModelSelection::RoundRobin,
+        endpoint: EndpointPlan {
+            kind,
+            streaming: true,
+            urls: Vec::new(),
+            built_in_server: false,
+            custom_path: None,
+            request_timeout: Nanos(0),
+            api_key: None,
+            headers: Vec::new(),
+            session_header: None,
+            extra_inputs: Map::new(),
+            use_legacy_max_tokens: false,
+            use_server_token_count: false,
+            per_chunk_usage: false,
+            reuse: ConnectionReuse::Pooled,
+            wait_for_model: None,
+        },
+        tokenizer: TokenizerPlan {
+            name: None,
+            revision: "main".to_owned(),
+        },
+        dataset: DatasetPlan {
+            source: DatasetSource::SingleTurn {
+                path: PathBuf::new(),
+            },
+            entries: 1,
+            sampling: Sampling::Sequential,
+            output_tokens: None,
+            system_prompt: None,
+        },
+        phases: Vec::new(),
+        goodput: Vec::new(),
+        output: OutputPlan {
+            directory: PathBuf::new(),
+            prefix: None,
+            level: ExportLevel::Raw,
+            outputs_json: true,
+            http_trace: true,
+            show_trace_timing: false,
+            ui: UiKind::None,
+            log_level: LogLevel::Error,
+            stats_interval: None,
+        },
+        workers: WorkerPlan::default(),
+        random_seed: None,
+        failed_request_threshold: None,
+        cli_command: String::new(),
+        input_config: Value::Null,
+    }
+}
+
+fn interpret(plan: Plan, exchange: &Exchange) -> Record {
+    let turn = Turn {
+        texts: vec!["hello".to_owned()],
+        max_tokens: Some(9),
+        ..Turn::default()
+    };
+    let corpus = Corpus {
+        conversations: vec![Conversation {
+            id: "c".to_owned(),
+            turns: vec![turn],
+            ..Conversation::default()
+        }],
+    };
+    let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
+    let start = Anchor {
+        tick: Tick(0),
+        monotonic_ns: 0,
+        wall_ns: 0,
+        width: 0,
+    };
+    let calibration = Calibration::from_start(start, 1.0);
+    Interpreter::new(
+        Arc::new(plan),
+        Arc::new(corpus),
+        bodies,
+        Arc::new(ByteTokenizer),
+    )
+    .interpret(exchange, &calibration, true)
+}
+
+/// An exchange that started at tick 100; read i came at 200 + 10 i.
+fn exchange(status: u16, content: ContentKind, pieces: &[&[u8]]) -> Exchange {
+    let mut exchange = Exchange {
+        head: Some(Head {
+            status,
+            framing: Framing::Chunked,
+            keep_alive: true,
+            content,
+        }),
+        head_bytes: b"HTTP/1.1 429 Too Many Requests\r\nA: b\r\n\r\n".to_vec(),
+        ..Exchange::default()
+    };
+    exchange.ticks.start = Tick(100);
+    for (index, piece) in pieces.iter().enumerate() {
+        exchange.body.extend_from_slice(piece);
+        exchange.reads.push(Read {
+            tick: Tick(200 + 10 * index as u64),
+            kernel: Tick::NEVER,
+            wire_bytes: 1,
+            body_end: exchange.body.len() as u64,
+        });
+    }
+    exchange.ticks.end = Tick(900);
+    exchange
+}
+
+fn lines(name: &str) -> Vec<Value> {
+    let path = format!("{}/tests/endpoint/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn pieces_are_as_the_table_says() {
+    for case in lines("parse.jsonl") {
+        let piece = match parse(EndpointKind::Chat, case["data"].to_string().as_bytes()) {
+            Parsed::Piece(piece) => piece,
+            Parsed::Nothing => Default::default(),
+            Parsed::NotJson => panic!("{case}"),
+        };
+        let text = |name: &str| case[name].as_str();
+        assert_eq!(piece.text.as_deref(), text("text"), "{case}");
+        assert_eq!(piece.reasoning.as_deref(), text("reasoning"), "{case}");
+        assert_eq!(piece.tool.as_deref(), text("tool"), "{case}");
+        let error = piece.error.as_ref().map(|error| error.message.as_str());
+        assert_eq!(error, text("error"), "{case}");
+        let usage = piece.usage.unwrap_or_default();
+        assert_eq!(usage.prompt_tokens, case["prompt"].as_u64(), "{case}");
+        assert_eq!(
+            usage.completion_tokens,
+            case["completion"].as_u64(),
+            "{case}"
+        );
+    }
+}
+
+/// Takes a capture apart: status, stream or not, body.
+fn decode(capture: &[u8]) -> (u16, bool, Vec<u8>) {
+    let end = capture
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
+    let head = String::from_utf8_lossy(&capture[..end]).to_lowercase();
+    let status = head[9..12].parse().unwrap();
+    let mut rest = &capture[end + 4..];
+    let mut body = Vec::new();
+    if !head.contains("chunked") {
+        body = rest.to_vec();
+        rest = b"";
+    }
+    while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        body.extend_from_slice(&rest[end + 2..end + 2 + size]);
+        rest = if size == 0 {
+            b""
+        } else {
+            &rest[end + 4 + size..]
+        };
+    }
+    (status, head.contains("event-stream"), body)
+}
+
+#[test]
+fn captures_of_real_servers_are_read_right() {
+    for case in lines("captured.jsonl") {
+        let name = case["capture"].as_str().unwrap();
+        let root = env!("CARGO_MANIFEST_DIR");
+        let capture = std::fs::read(format!("{root}/tests/endpoint/captured/{name}")).unwrap();
+        let (status, stream, body) = decode(&capture);
+        let content = if stream {
+            ContentKind::EventStream
+        } else {
+            ContentKind::Json
+        };
+        let pieces: Vec<&[u8]> = body.chunks(100).collect();
+        let kind = if name.contains("completions") {
+            EndpointKind::Completions
+        } else {
+            EndpointKind::Chat
+        };
+        let exchange = exchange(status, content, &pieces);
+        let record = interpret(plan(kind), &exchange);
+        assert_eq!(Value::from(record.status), case["status"], "{name}");
+        assert_eq!(record.text.as_deref(), case["text"].as_str(), "{name}");
+        assert_eq!(Value::from(record.chunks.len()), case["pieces"], "{name}");
+        let usage = record.usage.unwrap_or_default();
+        assert_eq!(
+            usage.prompt_tokens,
+            case["prompt_tokens"].as_u64(),
+            "{name}"
+        );
+        assert_eq!(
+            usage.completion_tokens,
+            case["completion_tokens"].as_u64(),
+            "{name}"
+        );
+        assert_eq!(
+            record.first_chunk_tokens,
+            case["first_chunk_tokens"].as_u64(),
+            "{name}"
+        );
+        assert_eq!(
+            record.finish_reason.as_deref(),
+            case["finish_reason"].as_str(),
+            "{name}"
+        );
+        assert_eq!(Value::from(record.done_seen), case["done"], "{name}");
+        assert_eq!(record.is_success(), status == 200, "{name}");
+        assert_eq!(reply_of(kind, &exchange).is_some(), status == 200, "{name}");
+    }
+}
+
+const A: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}\n\n";
+const WHOLE: &[u8] = b"{\"choices\":[{\"message\":{\"content\":\"ab\"}}]}";
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn failures_have_their_codes_and_names() {
+    use ContentKind::{EventStream, Json, Other};
+    type Case<'a> = (
+        u16,
+        ContentKind,
+        &'a [&'a [u8]],
+        Outcome,
+        Option<u16>,
+        &'a str,
+        usize,
+    );
+    let broken = b"data: {\"error\":{\"message\":\"x\",\"type\":\"t\",\"code\":500}}\n\n";
+    let cases: [Case<'_>; 11] = [
+        (
+            429,
+            Json,
+            &[b"slow"],
+            Outcome::Success,
+            Some(429),
+            "Too Many Requests",
+            0,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::Fault(Fault::Truncated),
+            None,
+            "Truncated",
+            1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::Timeout,
+            None,
+            "RequestTimeout",
+            1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::GraceEnded,
+            Some(499),
+            "RequestCancellationError",
+            1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::Interrupted,
+            Some(499),
+            "RequestCancellationError",
+            1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A, broken],
+            Outcome::Success,
+            Some(500),
+            "t",
+            1,
+        ),
+        (
+            200,
+            EventStream,
+            &[b"event: error\ndata: {\"message\":\"x\"}\n\n"],
+            Outcome::Success,
+            Some(502),
+            "SSEError",
+            0,
+        ),
+        (
+            200,
+            EventStream,
+            &[b"data: [DONE]\n\n"],
+            Outcome::Success,
+            None,
+            "InvalidInferenceResultError",
+            0,
+        ),
+        (
+            200,
+            Json,
+            &[],
+            Outcome::Success,
+            None,
+            "InvalidInferenceResultError",
+            0,
+        ),
+        (200, Other, &[A], Outcome::Success, None, "", 1),
+        (200, Json, &[WHOLE], Outcome::Success, None, "", 1),
+    ];
+    for (status, content, pieces, outcome, code, kind, chunks) in cases {
+        let mut exchange = exchange(status, content, pieces);
+        exchange.outcome = outcome;
+        let record = interpret(plan(EndpointKind::Chat), &exchange);
+        let error = record.error.clone().unwrap_or_default();
+        assert_eq!(
+            (error.code, error.kind.as_str()),
+            (code, kind),
+            "{record:?}"
+        );
+        assert_eq!(record.chunks.len(), chunks, "{kind}");
+        assert_eq!(record.cancelled, code == Some(499));
+        assert_eq!(
+            record.streamed,
+            status == 200 && pieces.first().is_some_and(|p| p != &WHOLE)
+        );
+        assert_eq!(record.tokens.output, (chunks > 0).then_some(2));
+        assert_eq!(
+            (record.tokens.input, record.tokens.requested_output),
+            (Some(5), Some(9))
+        );
+    }
+}
+
+#[test]
+fn arrivals_are_those_of_the_completing_reads() {
+    let (left, right) = A.split_at(20);
+    let two = [right, A, A].concat();
+    let mut exchange = exchange(
+        200,
+        ContentKind::Other,
+        &[b": ping\n\n", left, &two, A, b"data: [DONE]\n\n"],
+    );
+    exchange.reads[3].kernel = Tick(225);
+    let record = interpret(plan(EndpointKind::Chat), &exchange);
+    let at: Vec<u64> = record.chunks.iter().map(|chunk| chunk.at.0).collect();
+    assert_eq!(at, [120, 120, 120, 125]);
+    assert_eq!(record.last_response, Some(Nanos(140)));
+    assert_eq!((record.coalesced_count, record.keep_alive_count), (3, 1));
+    assert!(!record.whole_in_one_read && record.done_seen);
+    assert_eq!(record.end, Nanos(800));
+}
+
+#[test]
+fn server_counts_replace_the_clients() {
+    let usage = b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":11,\
+        \"completion_tokens_details\":{\"reasoning_tokens\":4}}}\n\n";
+    let mut plan = plan(EndpointKind::Chat);
+    plan.endpoint.use_server_token_count = true;
+    let counts = |pieces: &[&[u8]]| {
+        let exchange = exchange(200, ContentKind::EventStream, pieces);
+        interpret(plan.clone(), &exchange).tokens
+    };
+    let tokens = counts(&[A, usage]);
+    assert_eq!(
+        (tokens.input, tokens.output, tokens.reasoning),
+        (Some(7), Some(7), Some(4))
+    );
+    assert_eq!(tokens.output_sequence_length(), Some(11));
+    assert_eq!(tokens.client_input, Some(5));
+    let tokens = counts(&[A]);
+    assert_eq!(
+        (tokens.input, tokens.output_sequence_length()),
+        (None, None)
+    );
+}
+
+#[test]
+fn empty_deltas_with_usage_are_no_content_but_count_as_first_tokens() {
+    let event = |content: &str, tokens: u32| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{content}\"}}}}],\"usage\":{{\"completion_tokens\":{tokens}}}}}\n\n"
+        )
+    };
+    let events = [event("", 1), event("", 2), event("abc", 3), event("d", 4)];
+    let pieces: Vec<&[u8]> = events.iter().map(String::as_bytes).collect();
+    let exchange = exchange(200, ContentKind::EventStream, &pieces);
+    let record = interpret(plan(EndpointKind::Chat), &exchange);
+    assert_eq!(record.chunks.len(), 2);
+    assert_eq!(record.chunks[0].at, Nanos(120));
+    assert_eq!(record.first_chunk_tokens, Some(3));
+    assert_eq!(record.usage.unwrap().completion_tokens, Some(4));
+}
+
+#[test]
+fn a_refusal_without_a_reason_still_has_a_name() {
+    let mut exchange = exchange(503, ContentKind::Other, &[b"busy"]);
+    exchange.head_bytes = b"HTTP/1.1 503\r\n\r\n".to_vec();
+    let error = interpret(plan(EndpointKind::Chat), &exchange)
+        .error
+        .unwrap();
+    assert_eq!(
+        (error.kind.as_str(), error.message.as_str()),
+        ("HTTP 503", "busy")
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_body_makes_one_record(
+        parts in prop::collection::vec(prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..40),
+            Just(A.to_vec()), Just(WHOLE.to_vec()), Just(b"event: error\n\n".to_vec()),
+        ], 0..8),
+        marks in prop::collection::vec((any::<u16>(), any::<u16>(), 0u32..9), 0..8),
+        status in 200u16..600,
+        cut in any::<bool>(),
+    ) {
+        let pieces: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let mut exchange = exchange(status, ContentKind::EventStream, &pieces);
+        let length = exchange.body.len() as u64 + 1;
+        exchange.events = marks.iter().map(|&(one, two, read)| {
+            let (one, two) = (u64::from(one) % length, u64::from(two) % length);
+            EventMark { begin: one.min(two), end: one.max(two), read, first_read: 0 }
+        }).collect();
+        if cut {
+            exchange.outcome = Outcome::Fault(Fault::Reset);
+        }
+        let record = interpret(plan(EndpointKind::Chat), &exchange);
+        if status >= 300 || cut {
+            prop_assert!(!record.is_success());
+        } else {
+            prop_assert!(!record.is_success() || !record.chunks.is_empty());
+        }
+        let named = record.error.as_ref().is_none_or(|error| !error.kind.is_empty());
+        prop_assert!(named, "{:?}", record.error);
+        prop_assert!(record.chunks.iter().all(|chunk| chunk.at <= record.end));
+    }
+}
