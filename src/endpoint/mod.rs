@@ -101,7 +101,3 @@ pub struct Usage {
     /// Predicted tokens that were rejected.
     pub rejected_prediction_tokens: Option<u64>,
 }
-
-/// temp
-#[derive(Clone, Debug, Default)]
-pub struct Reply;
