@@ -84,6 +84,8 @@ pub trait Workload {
     fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>>;
     /// The body of a turn that needs `history`: one entry for each earlier turn, `None` where a turn failed.
     fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]>;
+    /// Later turns of `conversation` need what the server said in earlier ones.
+    fn needs_reply(&self, conversation: u32) -> bool;
     /// What the server said in a finished exchange.
     fn reply(&self, exchange: &Exchange) -> Option<Reply>;
     /// Writes the request's head, blank line included.

@@ -1,0 +1,134 @@
+//! What the conductor says to the workers, and hears from them.
+//!
+//! In: arrivals at phase borders, stops. Out: a start tick for each phase, live counts. Never: a lock; each worker writes counts of
+//! its own, on a cache line of its own.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::clock::{Clock, Nanos, Tick};
+use crate::engine::{Control, Counts, Stop};
+
+/// Between the last worker's arrival at a phase and the phase's start: longer than the gate's polling interval, so that all start
+/// together.
+const LEAD: Nanos = Nanos::from_millis(3);
+
+/// Shared by all workers of a run.
+pub struct Gate {
+    clock: Clock,
+    worker_count: usize,
+    phases: Vec<Border>,
+    stop: AtomicU8,
+    gauges: Vec<Gauge>,
+}
+
+struct Border {
+    arrived: AtomicUsize,
+    start: OnceLock<Tick>,
+}
+
+/// Live counts of one worker, for the progress line.
+#[derive(Default)]
+#[repr(align(128))]
+struct Gauge {
+    sent: AtomicU64,
+    whole: AtomicU64,
+    failed: AtomicU64,
+    cancelled: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+impl Gate {
+    /// A gate for `worker_count` workers and `phase_count` phases.
+    pub fn new(clock: &Clock, worker_count: usize, phase_count: usize) -> Gate {
+        // One border more than phases: the end of the last.
+        let border = || Border { arrived: AtomicUsize::new(0), start: OnceLock::new() };
+        Gate {
+            clock: clock.clone(),
+            worker_count,
+            phases: (0..=phase_count).map(|_| border()).collect(),
+            stop: AtomicU8::new(0),
+            gauges: (0..worker_count).map(|_| Gauge::default()).collect(),
+        }
+    }
+
+    /// Sends nothing more, or cuts what is in flight. A stop is never taken back or weakened.
+    pub fn stop(&self, stop: Stop) {
+        let level = match stop {
+            Stop::No => 0,
+            Stop::Drain => 1,
+            Stop::Now => 2,
+        };
+        self.stop.fetch_max(level, Ordering::Relaxed);
+    }
+
+    /// Whether a stop was called.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) > 0
+    }
+
+    /// When `phase` started, once it has.
+    pub fn started(&self, phase: usize) -> Option<Tick> {
+        self.phases.get(phase)?.start.get().copied()
+    }
+
+    /// Sums over the workers: only the fields that a gauge has.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for gauge in &self.gauges {
+            sum.sent += gauge.sent.load(Ordering::Relaxed);
+            sum.whole += gauge.whole.load(Ordering::Relaxed);
+            sum.failed += gauge.failed.load(Ordering::Relaxed);
+            sum.cancelled += gauge.cancelled.load(Ordering::Relaxed);
+            sum.in_flight += gauge.in_flight.load(Ordering::Relaxed);
+        }
+        sum
+    }
+
+    fn arrive(&self, phase: usize) {
+        let border = &self.phases[phase];
+        if border.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.worker_count {
+            border.start.get_or_init(|| self.clock.now().plus(self.clock.rate().ticks(LEAD)));
+        }
+    }
+}
+
+/// One worker's view of the gate.
+pub struct WorkerGate {
+    gate: Arc<Gate>,
+    index: usize,
+}
+
+impl WorkerGate {
+    /// The view of worker `index`.
+    pub fn new(gate: &Arc<Gate>, index: usize) -> WorkerGate {
+        WorkerGate { gate: Arc::clone(gate), index }
+    }
+}
+
+impl Control for WorkerGate {
+    fn phase_start(&self, phase: usize) -> Option<Tick> {
+        self.gate.started(phase)
+    }
+
+    fn ready_for(&self, phase: usize) {
+        self.gate.arrive(phase);
+    }
+
+    fn stop(&self) -> Stop {
+        match self.gate.stop.load(Ordering::Relaxed) {
+            0 => Stop::No,
+            1 => Stop::Drain,
+            _ => Stop::Now,
+        }
+    }
+
+    fn publish(&self, counts: &Counts) {
+        let gauge = &self.gate.gauges[self.index];
+        gauge.sent.store(counts.sent, Ordering::Relaxed);
+        gauge.whole.store(counts.whole, Ordering::Relaxed);
+        gauge.failed.store(counts.failed, Ordering::Relaxed);
+        gauge.cancelled.store(counts.cancelled, Ordering::Relaxed);
+        gauge.in_flight.store(counts.in_flight, Ordering::Relaxed);
+    }
+}

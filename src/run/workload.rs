@@ -1,0 +1,97 @@
+//! The corpus as an engine sees it.
+//!
+//! In: sessions and turns. Out: conversations, bodies, heads. Never: a copy of a body for each request.
+
+use std::sync::Arc;
+
+use crate::clock::Nanos;
+use crate::config::Plan;
+use crate::dataset::{ContextMode, Corpus, Sampler};
+use crate::endpoint::{Bodies, HeaderTemplate, Reply, render};
+use crate::engine::Workload;
+use crate::record::{Exchange, reply_of};
+use crate::wire::write_request_head;
+
+/// What every worker reads and none writes.
+pub struct Material {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// Conversations.
+    pub corpus: Arc<Corpus>,
+    /// Their bodies.
+    pub bodies: Arc<Bodies>,
+    /// Header fields.
+    pub headers: HeaderTemplate,
+    /// Root seed.
+    pub seed: u64,
+}
+
+/// One worker's workload.
+pub struct CorpusWorkload {
+    material: Arc<Material>,
+    /// One for each phase: a phase goes on where the one before it stopped, as far as its length is known.
+    samplers: Vec<Sampler>,
+}
+
+impl CorpusWorkload {
+    /// A workload over `material`.
+    pub fn new(material: &Arc<Material>) -> CorpusWorkload {
+        let plan = &material.plan;
+        let mut offset = 0;
+        let mut samplers = Vec::with_capacity(plan.phases.len());
+        for phase in &plan.phases {
+            let count = material.corpus.conversations.len();
+            samplers.push(Sampler::new(plan.dataset.sampling, count, material.seed, offset));
+            offset += phase.stop.sessions.or(phase.stop.requests).unwrap_or(0);
+        }
+        CorpusWorkload { material: Arc::clone(material), samplers }
+    }
+}
+
+impl Workload for CorpusWorkload {
+    fn pick(&mut self, phase: usize, session: u64) -> u32 {
+        self.samplers[phase].pick(session)
+    }
+
+    fn turn_count(&self, conversation: u32) -> u32 {
+        let turns = self.material.corpus.conversations[conversation as usize].turns.len();
+        u32::try_from(turns).unwrap_or(u32::MAX)
+    }
+
+    fn delay(&self, conversation: u32, turn: u32) -> Nanos {
+        let turns = &self.material.corpus.conversations[conversation as usize].turns;
+        Nanos::from_seconds(turns[turn as usize].delay_ms / 1e3)
+    }
+
+    fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>> {
+        self.material.bodies.body(conversation, turn).cloned()
+    }
+
+    fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]> {
+        let conversation = &self.material.corpus.conversations[conversation as usize];
+        render(&self.material.plan.endpoint, conversation, turn as usize, history).into()
+    }
+
+    fn needs_reply(&self, conversation: u32) -> bool {
+        self.material.corpus.conversations[conversation as usize].context == ContextMode::LiveReplies
+    }
+
+    fn reply(&self, exchange: &Exchange) -> Option<Reply> {
+        reply_of(self.material.plan.endpoint.kind, exchange)
+    }
+
+    fn write_head(&self, out: &mut Vec<u8>, target: u16, request_uuid: u128, session_uuid: u128, body_length: usize) {
+        let headers = &self.material.headers;
+        let url = &self.material.plan.endpoint.urls[usize::from(target)];
+        let own;
+        let host = match headers.host_override() {
+            Some(host) => host,
+            None => {
+                own = url.host_header();
+                &own
+            }
+        };
+        let fields = |out: &mut Vec<u8>| headers.write(out, request_uuid, session_uuid);
+        write_request_head(out, "POST", &url.target, host, fields, body_length);
+    }
+}
