@@ -59,12 +59,12 @@ impl Tokenizer for JsonTokenizer {
     }
 
     fn encode(&self, text: &str) -> Vec<u32> {
-        let encoded = self.pipeline.encode(text, &self.options).wait();
-        // One text went in, so one encoding comes out. A model that cannot encode a text (no unknown token) has no ids for it.
-        let first = encoded.ok().and_then(|list| list.into_iter().next());
-        first.map_or_else(Vec::new, |one| {
-            one.ids().iter().map(|id| u32::from(*id)).collect()
-        })
+        let mut ids = Vec::with_capacity(text.len() / 4);
+        // A model that cannot encode a text (an unknown letter and no token for such) has no ids for it.
+        match self.pipeline.encode_into(text, &self.options, &mut ids) {
+            Ok(()) => ids.into_iter().map(u32::from).collect(),
+            Err(_) => Vec::new(),
+        }
     }
 
     fn decode(&self, ids: &[u32]) -> String {

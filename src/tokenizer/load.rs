@@ -106,7 +106,13 @@ pub fn load(
         let tokenizer: Arc<dyn Tokenizer> = Arc::new(shipped);
         return Ok(Loaded { tokenizer, note });
     }
-    let (text, note) = find(name, &asked, &plan.revision, environment)?;
+    let (text, note) = find(
+        name,
+        &asked,
+        plan.name.is_some(),
+        &plan.revision,
+        environment,
+    )?;
     match JsonTokenizer::parse(name, &text) {
         Ok(tokenizer) => Ok(Loaded {
             tokenizer: Arc::new(tokenizer),
@@ -119,19 +125,23 @@ pub fn load(
     }
 }
 
-/// The text of the `tokenizer.json` of a name that is not shipped, and a sentence for the user.
+/// The text of the `tokenizer.json` of a name that is not shipped, and a sentence for the user. `explicit`: the
+/// user gave the name as a tokenizer's.
 fn find(
     name: &str,
     asked: &str,
+    explicit: bool,
     revision: &str,
     environment: &Environment,
 ) -> Result<(String, Option<String>), TokenizerError> {
     let asked = asked.to_owned();
     let path = Path::new(name);
-    if path.is_dir() {
-        return read(&path.join(FILE), asked).map(|text| (text, None));
+    let inside = path.join(FILE);
+    // A model's name is a path by chance only, so that a directory must really hold a tokenizer then.
+    if path.is_dir() && (explicit || inside.is_file()) {
+        return read(&inside, asked).map(|text| (text, None));
     }
-    if path.is_file() {
+    if explicit && path.is_file() {
         return read(path, asked).map(|text| (text, None));
     }
     let Some(model) = Model::new(name, revision) else {

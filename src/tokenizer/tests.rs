@@ -339,6 +339,24 @@ fn a_models_name_is_its_tokenizer_unless_it_is_a_placeholder() {
 }
 
 #[test]
+fn a_models_name_may_be_a_directory_with_a_tokenizer_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let offline = Environment {
+        offline: true,
+        ..Environment::default()
+    };
+    let name = folder.path().to_str().unwrap();
+    let message = load_error(&plan(None), &[name], &offline);
+    assert!(
+        message.contains("not a tokenizer inside this program"),
+        "{message}"
+    );
+    std::fs::write(folder.path().join("tokenizer.json"), tiny_json()).unwrap();
+    let loaded = load(&plan(None), &[name.to_owned()], &offline).unwrap();
+    assert_eq!(loaded.tokenizer.count("the and"), 2);
+}
+
+#[test]
 fn a_download_is_kept_in_the_hubs_layout_and_found_again() {
     let cache = tempfile::tempdir().unwrap();
     let hub = hub_with_model();
