@@ -1,0 +1,269 @@
+//! The recorder: a thread that turns finished exchanges into records, files and sums.
+//!
+//! In: exchanges from every worker. Out: lines in the per-request files as the run goes; accumulators at its end.
+//! Never: makes a worker wait, or keeps an exchange after its record is written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock::{Anchor, Calibration, Clock, Nanos, Tick};
+use crate::config::{ExportLevel, PhaseKind, Plan};
+use crate::endpoint::Bodies;
+use crate::engine::Stop;
+use crate::metric::{Accumulator, Context, request};
+use crate::record::{Exchange, Interpreter};
+use crate::report::{ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError};
+
+use super::gate::Gate;
+use super::queue::RecorderEnd;
+
+/// Between looks at empty queues.
+const NAP: Duration = Duration::from_millis(2);
+
+/// Between flushes of the per-request files, and between fits of the clock.
+const FLUSH_EVERY: Nanos = Nanos::from_millis(500);
+
+/// Live sums for the progress line and the abort rule.
+#[derive(Default)]
+pub struct Live {
+    /// Output tokens of profiling records.
+    pub output_tokens: AtomicU64,
+    /// Error records of any phase.
+    pub errors: AtomicU64,
+    /// Records of any phase.
+    pub records: AtomicU64,
+}
+
+/// What a recorder is made of.
+pub struct RecorderParts {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// Bodies, for the raw export.
+    pub bodies: Arc<Bodies>,
+    /// Exchange to record.
+    pub interpreter: Interpreter,
+    /// One for each worker.
+    pub queues: Vec<RecorderEnd>,
+    /// The clock, and where it stood at the start.
+    pub clock: Clock,
+    /// See `clock`.
+    pub start: Anchor,
+    /// Stops the run when too many requests fail.
+    pub gate: Arc<Gate>,
+    /// Live sums.
+    pub live: Arc<Live>,
+    /// The log file.
+    pub log: Arc<Log>,
+}
+
+/// What it leaves.
+pub struct Recorded {
+    /// One for each phase of the plan.
+    pub accumulators: Vec<Accumulator>,
+    /// (kind, path) of the per-request files.
+    pub files: Vec<(String, std::path::PathBuf)>,
+    /// The failed-request threshold was passed.
+    pub aborted: Option<String>,
+    /// Content events that shared a read, in profiling.
+    pub coalesced: u64,
+    /// The first error of a per-request file; writing to that file ended there.
+    pub write_error: Option<ReportError>,
+}
+
+/// The recorder's state; lives on its own thread.
+pub struct Recorder {
+    parts: RecorderParts,
+    context: Context,
+    calibration: Calibration,
+    last_fit: Tick,
+    accumulators: Vec<Accumulator>,
+    tags: Vec<PhaseTag>,
+    files: Files,
+    coalesced: u64,
+    aborted: Option<String>,
+    write_error: Option<ReportError>,
+}
+
+#[derive(Default)]
+struct Files {
+    records: Option<RecordsWriter>,
+    raw: Option<RawWriter>,
+    outputs: Option<OutputsWriter>,
+}
+
+impl Recorder {
+    /// Creates the per-request files that the plan asks for.
+    pub fn new(parts: RecorderParts) -> Result<Recorder, ReportError> {
+        let plan = &parts.plan;
+        let names = ArtifactNames::new(&plan.output);
+        let mut files = Files::default();
+        if plan.output.level >= ExportLevel::Records {
+            files.records = Some(RecordsWriter::create(&names.records(), plan.output.http_trace)?);
+        }
+        if plan.output.level >= ExportLevel::Raw {
+            files.raw = Some(RawWriter::create(&names.raw())?);
+        }
+        if plan.output.outputs_json {
+            files.outputs = Some(OutputsWriter::create(&names.outputs())?);
+        }
+        let context = Context::of(plan);
+        let tags = plan.phases.iter().enumerate().map(|(index, phase)| PhaseTag {
+            name: phase.kind.name().to_owned(),
+            kind: phase.kind,
+            index,
+        });
+        Ok(Recorder {
+            accumulators: plan.phases.iter().map(|_| Accumulator::new(&context)).collect(),
+            tags: tags.collect(),
+            calibration: Calibration::fit(&parts.clock, parts.start, Anchor::take(&parts.clock)),
+            last_fit: parts.clock.now(),
+            context,
+            files,
+            coalesced: 0,
+            aborted: None,
+            write_error: None,
+            parts,
+        })
+    }
+
+    /// Works until every worker is gone and every exchange is recorded.
+    #[expect(clippy::disallowed_methods, reason = "the recorder may sleep: nobody waits for it while the load is on")]
+    pub fn run(mut self) -> Recorded {
+        let mut over = false;
+        while !over {
+            // Asked before the queues are emptied: an exchange that comes in between is seen in the next turn.
+            over = self.parts.queues.iter().all(RecorderEnd::is_over);
+            let worked = self.drain();
+            self.refresh();
+            if !worked && !over {
+                std::thread::sleep(NAP);
+            }
+        }
+        self.finish()
+    }
+
+    fn drain(&mut self) -> bool {
+        let mut worked = false;
+        for index in 0..self.parts.queues.len() {
+            while let Some(exchange) = self.parts.queues[index].pop() {
+                worked = true;
+                self.record(&exchange);
+                self.parts.queues[index].recycle(exchange);
+                self.refresh();
+            }
+        }
+        worked
+    }
+
+    fn record(&mut self, exchange: &Exchange) {
+        let keep_text = self.files.outputs.is_some();
+        let record = self.parts.interpreter.interpret(exchange, &self.calibration, keep_text);
+        let values = request::values(&record, &self.context);
+        let phase = usize::from(exchange.id.phase);
+        let tag = &self.tags[phase];
+        let mut outcome = Ok(());
+        if let Some(file) = &mut self.files.records {
+            outcome = outcome.and(file.write(&record, &values, tag));
+        }
+        if let Some(file) = &mut self.files.raw {
+            let id = &exchange.id;
+            let body = exchange.live_body.as_ref().or_else(|| self.parts.bodies.body(id.conversation, id.turn));
+            let body = body.map_or(&[][..], |body| body);
+            outcome = outcome.and(file.write(exchange, &record, body, &self.calibration, tag));
+        }
+        if let Some(file) = &mut self.files.outputs {
+            outcome = outcome.and(file.write(&record, &values, tag));
+        }
+        if let Err(error) = outcome {
+            self.give_up_files(error);
+        }
+        self.accumulators[phase].add(&record);
+        let live = &self.parts.live;
+        live.records.fetch_add(1, Ordering::Relaxed);
+        if let Some(error) = record.error.as_ref().filter(|_| !record.cancelled) {
+            live.errors.fetch_add(1, Ordering::Relaxed);
+            let line = format!("request {} failed: {}: {}", record.id.number, error.kind, error.message);
+            self.parts.log.line(crate::config::LogLevel::Debug, &line);
+        }
+        if self.parts.plan.phases[phase].kind == PhaseKind::Profiling {
+            self.coalesced += u64::from(record.coalesced_count);
+            let tokens = record.tokens.output_sequence_length().unwrap_or(0);
+            live.output_tokens.fetch_add(tokens, Ordering::Relaxed);
+            self.check_threshold(phase);
+        }
+    }
+
+    /// A file that cannot be written is closed and named; the run goes on, for its numbers are still good.
+    fn give_up_files(&mut self, error: ReportError) {
+        self.parts.log.line(crate::config::LogLevel::Error, &error.to_string());
+        if self.write_error.is_none() {
+            self.write_error = Some(error);
+        }
+        self.files = Files::default();
+    }
+
+    fn check_threshold(&mut self, phase: usize) {
+        let Some(threshold) = self.parts.plan.failed_request_threshold else { return };
+        if self.aborted.is_some() {
+            return;
+        }
+        let sums = &self.accumulators[phase];
+        let (errors, all) = (sums.error_count(), sums.error_count() + sums.success_count());
+        let armed = self.parts.plan.phases[phase].concurrency.unwrap_or(1).max(10) as u64;
+        if all >= armed && errors as f64 > threshold * all as f64 {
+            self.aborted = Some(format!(
+                "{errors} of {all} requests failed, which is over --failed-request-threshold {threshold}"
+            ));
+            self.parts.gate.stop(Stop::Now);
+        }
+    }
+
+    /// Fits the clock anew and flushes the files, now and then.
+    fn refresh(&mut self) {
+        let clock = &self.parts.clock;
+        if clock.rate().nanos(clock.now().since(self.last_fit)) < FLUSH_EVERY {
+            return;
+        }
+        self.last_fit = clock.now();
+        self.calibration = Calibration::fit(clock, self.parts.start, Anchor::take(clock));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let mut outcome = Ok(());
+        if let Some(file) = &mut self.files.records {
+            outcome = outcome.and(file.flush());
+        }
+        if let Some(file) = &mut self.files.raw {
+            outcome = outcome.and(file.flush());
+        }
+        if let Err(error) = outcome {
+            self.give_up_files(error);
+        }
+    }
+
+    fn finish(mut self) -> Recorded {
+        self.flush();
+        let names = ArtifactNames::new(&self.parts.plan.output);
+        let mut files = Vec::new();
+        if self.files.records.is_some() {
+            files.push(("Records".to_owned(), names.records()));
+        }
+        if self.files.raw.is_some() {
+            files.push(("Raw Records".to_owned(), names.raw()));
+        }
+        match self.files.outputs.take().map(OutputsWriter::finish) {
+            Some(Ok(path)) => files.push(("Outputs JSON".to_owned(), path)),
+            Some(Err(error)) => self.write_error = self.write_error.or(Some(error)),
+            None => {}
+        }
+        Recorded {
+            accumulators: self.accumulators,
+            files,
+            aborted: self.aborted,
+            coalesced: self.coalesced,
+            write_error: self.write_error,
+        }
+    }
+}
