@@ -71,7 +71,10 @@ impl OutputsWriter {
         let value_of = |tag: &str| values.iter().find(|(metric, _)| metric.tag == tag);
         let metrics: Map<String, serde_json::Value> = METRICS
             .iter()
-            .filter_map(|tag| Some(((*tag).to_owned(), metric_value(&value_of(tag)?.1)?)))
+            .filter_map(|tag| {
+                let (metric, value) = value_of(tag)?;
+                Some(((*tag).to_owned(), metric_value(metric, value)?))
+            })
             .collect();
         let entry = json!({
             "session_num": record.id.number,

@@ -94,7 +94,7 @@ impl RecordsWriter {
             .iter()
             .filter(|(metric, _)| metric.in_records)
             .filter_map(|(metric, value)| {
-                let value = metric_value(value)?;
+                let value = metric_value(metric, value)?;
                 Some((
                     metric.tag.to_owned(),
                     json!({"value": value, "unit": metric.unit}),
@@ -122,10 +122,11 @@ impl RecordsWriter {
     }
 }
 
-/// A value as JSON; whole numbers stand as integers, as AIPerf's counts do.
-pub(super) fn metric_value(value: &Value) -> Option<Json> {
+/// A value as JSON; counts stand as integers, as AIPerf's do, and a time of 12 ms as 12.0.
+pub(super) fn metric_value(metric: &Metric, value: &Value) -> Option<Json> {
     match value {
-        Value::One(one) => plain(*one),
+        Value::One(one) if matches!(metric.unit, "tokens" | "requests" | "count") => plain(*one),
+        Value::One(one) => number::json(*one),
         Value::Many(many) => Some(Json::Array(
             many.iter().filter_map(|v| number::json(*v)).collect(),
         )),

@@ -333,6 +333,66 @@ fn secret_names_are_known_in_any_spelling() {
     }
 }
 
+#[test]
+fn the_raw_export_keeps_payload_and_packets() {
+    use crate::clock::{Anchor, Calibration, Tick};
+    use crate::record::{EventMark, Exchange, Read};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("raw.jsonl");
+    let anchor = Anchor {
+        tick: Tick(0),
+        monotonic_ns: 100,
+        wall_ns: 0,
+        width: 0,
+    };
+    let calibration = Calibration::from_start(anchor, 1.0);
+    let body = b"data: {\"a\":1}\n\ndata: [DONE]\n\n".to_vec();
+    let mark = |begin, end| EventMark {
+        begin,
+        end,
+        read: 0,
+        first_read: 0,
+    };
+    let exchange = Exchange {
+        events: vec![mark(0, 15), mark(15, body.len() as u64)],
+        reads: vec![Read {
+            tick: Tick(7),
+            kernel: Tick::NEVER,
+            wire_bytes: 1,
+            body_end: body.len() as u64,
+        }],
+        body,
+        ..Exchange::default()
+    };
+    let tag = PhaseTag {
+        name: "profiling".into(),
+        kind: PhaseKind::Profiling,
+        index: 0,
+        profiling_index: Some(0),
+    };
+    let mut writer = RawWriter::create(&path).unwrap();
+    for sent in [&b"{\"n\":1.50}"[..], b"{\n\"n\":1}", b"\xff\n"] {
+        writer
+            .write(&exchange, &Record::default(), sent, &calibration, &tag)
+            .unwrap();
+    }
+    writer.flush().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"payload\":{\"n\":1.50}"), "{text}");
+    let lines: Vec<Json> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        lines[0]["responses"],
+        json!([
+            {"perf_ns": 107, "packets": [{"name": "data", "value": "{\"a\":1}"}]},
+            {"perf_ns": 107, "packets": [{"name": "data", "value": "[DONE]"}]},
+        ])
+    );
+}
+
 proptest! {
     #[test]
     fn no_number_breaks_a_file(x in any::<f64>(), count in any::<u64>()) {
