@@ -393,6 +393,23 @@ fn the_raw_export_keeps_payload_and_packets() {
     );
 }
 
+/// `BLESS=1` writes the files anew.
+#[test]
+fn the_golden_files_hold() {
+    let report = report(Path::new("artifacts"), None, spread(1234.5, 6));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report");
+    for (name, text) in [
+        ("console.txt", render_console(&report, 140, &[])),
+        ("summary.csv", summary_csv::render(&report.profiling)),
+    ] {
+        let path = folder.join(name);
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_number_breaks_a_file(x in any::<f64>(), count in any::<u64>()) {
