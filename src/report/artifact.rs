@@ -1,0 +1,138 @@
+//! Names of the artifact files, and whole files on disk.
+//!
+//! In: the output plan; texts. Out: paths; files written whole. Never: half a file under its final name.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::config::OutputPlan;
+use crate::report::ReportError;
+
+/// Where each artifact goes; `--profile-export-prefix` replaces the common base name.
+#[derive(Clone, Debug)]
+pub struct ArtifactNames {
+    directory: PathBuf,
+    prefix: Option<String>,
+}
+
+impl ArtifactNames {
+    /// Names under the plan's directory.
+    #[must_use]
+    pub fn new(plan: &OutputPlan) -> ArtifactNames {
+        ArtifactNames {
+            directory: plan.directory.clone(),
+            prefix: plan.prefix.clone(),
+        }
+    }
+
+    fn name(&self, default: &str, suffix: &str) -> PathBuf {
+        let name = self
+            .prefix
+            .as_ref()
+            .map_or_else(|| default.to_owned(), |p| format!("{p}{suffix}"));
+        self.directory.join(name)
+    }
+
+    /// Summary, CSV.
+    #[must_use]
+    pub fn csv(&self) -> PathBuf {
+        self.name("profile_export_aiperf.csv", ".csv")
+    }
+
+    /// Summary, JSON.
+    #[must_use]
+    pub fn json(&self) -> PathBuf {
+        self.name("profile_export_aiperf.json", ".json")
+    }
+
+    /// A line for each request.
+    #[must_use]
+    pub fn records(&self) -> PathBuf {
+        self.name("profile_export.jsonl", ".jsonl")
+    }
+
+    /// A line for each request with its bodies.
+    #[must_use]
+    pub fn raw(&self) -> PathBuf {
+        self.name("profile_export_raw.jsonl", "_raw.jsonl")
+    }
+
+    /// The console's tables.
+    #[must_use]
+    pub fn console(&self) -> PathBuf {
+        self.name("profile_export_console.txt", "_console.txt")
+    }
+
+    /// Every body that could be sent.
+    #[must_use]
+    pub fn inputs(&self) -> PathBuf {
+        self.directory.join("inputs.json")
+    }
+
+    /// Every reply's text.
+    #[must_use]
+    pub fn outputs(&self) -> PathBuf {
+        self.directory.join("outputs.json")
+    }
+
+    /// The phases and their files.
+    #[must_use]
+    pub fn phase_manifest(&self) -> PathBuf {
+        self.directory.join("phase_manifest.json")
+    }
+
+    /// Marks that everything is written.
+    #[must_use]
+    pub fn ready(&self) -> PathBuf {
+        self.directory.join(".aiperf_results_ready.json")
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("logs").join("aiperf.log")
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// Makes the folder that `path` stands in.
+pub(super) fn make_parent(path: &Path) -> Result<(), ReportError> {
+    match path.parent() {
+        Some(parent) => std::fs::create_dir_all(parent).map_err(ReportError::at(parent)),
+        None => Ok(()),
+    }
+}
+
+/// Writes `text` as the whole of `path`.
+pub(super) fn write_text(path: &Path, text: &str) -> Result<(), ReportError> {
+    write_whole(path, |file| file.write_all(text.as_bytes()))
+}
+
+/// Lets `fill` write a file beside `path`, then puts it in its place in one step.
+pub(super) fn write_whole(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), ReportError> {
+    make_parent(path)?;
+    let write = || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        {
+            // The default of 0600 would hide the results from other users, unlike any plainly created file.
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let mut file = BufWriter::new(builder.tempfile_in(folder)?);
+        fill(&mut file)?;
+        let file = file
+            .into_inner()
+            .map_err(std::io::IntoInnerError::into_error)?;
+        file.persist(path).map_err(|e| e.error)?;
+        Ok(())
+    };
+    write().map_err(ReportError::at(path))
+}

@@ -1,0 +1,151 @@
+//! What is shown while running, on standard error.
+//!
+//! In: the state, now and then. Out: a bar on a terminal, plain lines elsewhere. Never: an escape code on a pipe.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::clock::Nanos;
+use crate::config::UiKind;
+
+/// How far the run is.
+#[derive(Clone, Debug, Default)]
+pub struct ProgressState {
+    /// Phase name.
+    pub phase: String,
+    /// Requests ended.
+    pub done: u64,
+    /// Requests planned, if the plan has a number.
+    pub total: Option<u64>,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Output tokens per second of late.
+    pub tokens_per_s: f64,
+    /// Requests failed.
+    pub errors: u64,
+    /// Since the phase's start.
+    pub elapsed: Nanos,
+    /// The phase's planned length, if it has one.
+    pub expected_duration: Option<Nanos>,
+}
+
+/// Shows progress.
+#[derive(Debug)]
+pub struct Progress {
+    view: View,
+}
+
+#[derive(Debug)]
+enum View {
+    Silent,
+    Bar(ProgressBar),
+    Lines {
+        interval: Nanos,
+        due: Nanos,
+        phase: String,
+    },
+}
+
+impl Progress {
+    /// Chooses the view. `interval` is the time between plain lines; `None` prints none.
+    #[must_use]
+    pub fn new(ui: UiKind, interval: Option<Nanos>) -> Progress {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        let drawable = std::io::stderr().is_terminal() && !set("NO_COLOR") && !set("CI") && !dumb;
+        let view = match (ui, drawable, interval) {
+            (UiKind::None, ..) | (_, false, None) => View::Silent,
+            (_, true, _) => View::Bar(bar()),
+            (_, false, Some(interval)) => View::Lines {
+                interval,
+                due: interval,
+                phase: String::new(),
+            },
+        };
+        Progress { view }
+    }
+
+    /// Shows `state`, if it is time to.
+    pub fn update(&mut self, state: &ProgressState) {
+        match &mut self.view {
+            View::Silent => {}
+            View::Bar(bar) => {
+                let (position, length) = match (state.total, state.expected_duration) {
+                    (Some(total), _) => (state.done, total),
+                    (None, Some(length)) => (state.elapsed.0.min(length.0), length.0),
+                    (None, None) => (0, 0),
+                };
+                bar.set_length(length);
+                bar.set_position(position);
+                bar.set_message(line(state));
+            }
+            View::Lines {
+                interval,
+                due,
+                phase,
+            } => {
+                if *phase != state.phase {
+                    phase.clone_from(&state.phase);
+                    *due = *interval;
+                }
+                if state.elapsed >= *due {
+                    *due = state.elapsed + *interval;
+                    // Standard error may be closed; the run does not care.
+                    let _ = writeln!(std::io::stderr(), "{}", line(state));
+                }
+            }
+        }
+    }
+
+    /// Clears the bar.
+    pub fn finish(&mut self) {
+        if let View::Bar(bar) = &self.view {
+            bar.finish_and_clear();
+        }
+        self.view = View::Silent;
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// One line without escape codes.
+fn line(state: &ProgressState) -> String {
+    let total = state.total.map(|t| format!("/{t}")).unwrap_or_default();
+    let eta = remaining(state)
+        .map(|s| format!(", {s:.0} s left"))
+        .unwrap_or_default();
+    format!(
+        "{}: {}{total} requests, {} in flight, {:.1} tokens/s, {} errors, {:.0} s{eta}",
+        state.phase,
+        state.done,
+        state.in_flight,
+        if state.tokens_per_s.is_finite() {
+            state.tokens_per_s
+        } else {
+            0.0
+        },
+        state.errors,
+        state.elapsed.seconds(),
+    )
+}
+
+/// Seconds left: by count or by time, whichever ends first.
+fn remaining(state: &ProgressState) -> Option<f64> {
+    let by_count = state.total.filter(|_| state.done > 0).map(|total| {
+        state.elapsed.seconds() / state.done as f64 * total.saturating_sub(state.done) as f64
+    });
+    let by_time = state
+        .expected_duration
+        .map(|d| (d - state.elapsed).seconds());
+    match (by_count, by_time) {
+        (Some(count), Some(time)) => Some(count.min(time)),
+        (count, time) => count.or(time),
+    }
+}

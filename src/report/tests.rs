@@ -1,0 +1,423 @@
+//! In: a fixed made-up run. Out: checks of every file. Never: a clock or a server.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value as Json, json};
+
+use super::*;
+use crate::clock::Nanos;
+use crate::config::*;
+use crate::dataset::{Conversation, Corpus, Turn};
+use crate::metric::{ErrorGroup, Group, Metric, Row, Stats, Value, Window};
+use crate::record::{ErrorDetails, Record, RequestId};
+
+static LATENCY: Metric = Metric {
+    tag: "request_latency",
+    header: "Request Latency",
+    unit: "ms",
+    group: Group::Default,
+    order: Some(300),
+    larger_is_better: false,
+    in_records: true,
+    hidden: false,
+};
+static COUNT: Metric = Metric {
+    tag: "request_count",
+    header: "Request Count",
+    unit: "requests",
+    order: Some(1000),
+    in_records: false,
+    ..LATENCY
+};
+
+fn phase(kind: PhaseKind) -> PhasePlan {
+    PhasePlan {
+        kind,
+        arrivals: Arrivals::ClosedLoop,
+        concurrency: Some(1),
+        stop: StopRule::default(),
+        grace: None,
+    }
+}
+
+fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
+    Plan {
+        models: vec!["m".into()],
+        model_selection: ModelSelection::RoundRobin,
+        endpoint: EndpointPlan {
+            kind: EndpointKind::Chat,
+            streaming: true,
+            urls: Vec::new(),
+            built_in_server: false,
+            custom_path: None,
+            request_timeout: Nanos(1),
+            api_key: None,
+            headers: Vec::new(),
+            session_header: None,
+            extra_inputs: Map::new(),
+            use_legacy_max_tokens: false,
+            use_server_token_count: false,
+            per_chunk_usage: false,
+            reuse: ConnectionReuse::Pooled,
+            wait_for_model: None,
+        },
+        tokenizer: TokenizerPlan {
+            name: None,
+            revision: "main".into(),
+        },
+        dataset: DatasetPlan {
+            source: DatasetSource::SingleTurn { path: "x".into() },
+            entries: 1,
+            sampling: Sampling::Sequential,
+            output_tokens: None,
+            system_prompt: None,
+        },
+        phases: vec![phase(PhaseKind::Profiling)],
+        goodput: Vec::new(),
+        output: OutputPlan {
+            directory: directory.to_owned(),
+            prefix: prefix.map(str::to_owned),
+            level: ExportLevel::Raw,
+            outputs_json: true,
+            http_trace: true,
+            show_trace_timing: false,
+            ui: UiKind::None,
+            log_level: LogLevel::Info,
+            stats_interval: None,
+        },
+        workers: WorkerPlan::default(),
+        random_seed: Some(1),
+        failed_request_threshold: None,
+        cli_command: "tokenring profile -m 'm'".into(),
+        input_config: json!({"models": {"items": [{"name": "m"}]}}),
+    }
+}
+
+fn spread(x: f64, count: u64) -> Stats {
+    let v = Some(x);
+    Stats {
+        avg: v,
+        min: v,
+        max: v,
+        sum: v,
+        p1: v,
+        p5: v,
+        p10: v,
+        p25: v,
+        p50: v,
+        p75: v,
+        p90: v,
+        p95: v,
+        p99: v,
+        std: v,
+        count: Some(count),
+    }
+}
+
+fn report(directory: &Path, prefix: Option<&str>, stats: Stats) -> RunReport {
+    let summary = Summary {
+        rows: vec![
+            Row {
+                metric: &COUNT,
+                stats: Stats::scalar(6.0),
+            },
+            Row {
+                metric: &LATENCY,
+                stats,
+            },
+        ],
+        errors: vec![ErrorGroup {
+            details: ErrorDetails {
+                code: Some(500),
+                kind: "Internal Server Error".into(),
+                message: "bad \u{1b}[31mred\u{7}".into(),
+            },
+            count: 1,
+        }],
+        window: Window {
+            start_ns: 1_000_000_000,
+            end_ns: 1_250_000_000,
+        },
+        success_count: 6,
+        error_count: 1,
+        ..Summary::default()
+    };
+    let phase = |name: &str, kind, index| PhaseReport {
+        name: name.into(),
+        kind,
+        index,
+        start_ns: 1,
+        end_ns: 2,
+        was_cancelled: false,
+        summary: summary.clone(),
+    };
+    RunReport {
+        plan: Arc::new(plan(directory, prefix)),
+        benchmark_id: "0123456789ab".into(),
+        random_seed: 1,
+        phases: vec![
+            phase("warmup", PhaseKind::Warmup, 0),
+            phase("profiling", PhaseKind::Profiling, 1),
+        ],
+        profiling: summary.clone(),
+        warmup: Some(summary),
+        was_cancelled: false,
+        incomplete_reason: None,
+        client: ClientReport {
+            sent: 7,
+            ..ClientReport::default()
+        },
+    }
+}
+
+#[test]
+fn the_csv_is_as_aiperf_writes_it() {
+    let report = report(Path::new("d"), None, spread(70.506, 6));
+    let n = ",70.51".repeat(14);
+    let expected = format!(
+        "Metric,avg,min,max,sum,p1,p5,p10,p25,p50,p75,p90,p95,p99,std\r\nRequest Latency (ms){n}\r\n\r\nMetric,Value\r\nRequest Count,6.00\r\n"
+    );
+    let text = summary_csv::render(&report.profiling);
+    assert_eq!(text, expected);
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    assert_eq!(reader.records().filter_map(Result::ok).count(), 3);
+}
+
+#[test]
+fn the_console_shows_counts_marks_scarce_percentiles_and_escapes_the_server() {
+    let report = report(Path::new("d"), None, spread(1234.5, 6));
+    for width in [0, 40, 80, 140] {
+        let text = render_console(&report, width, &[]);
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
+    }
+    let text = render_console(&report, 140, &[]);
+    for part in [
+        "7 sent, 6 succeeded, 1 failed (1 Internal Server Error), 0 cancelled",
+        "1,234.50*",
+        "\\u{1b}[31m",
+        "Benchmark Duration: 0.25 sec",
+        "Request Count (requests)",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    assert!(text.lines().all(|l| l.chars().count() <= 140), "{text}");
+    let many = render_console(
+        &super::tests::report(Path::new("d"), None, spread(1.0, 100)),
+        140,
+        &[],
+    );
+    assert!(!many.contains("1.00*"), "{many}");
+}
+
+#[test]
+fn all_files_are_written_under_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = report(folder.path(), Some("foo"), spread(1.0, 6));
+    let corpus = Corpus {
+        conversations: vec![Conversation {
+            id: "c".into(),
+            turns: vec![Turn::default(), Turn::default()],
+            ..Conversation::default()
+        }],
+    };
+    let bodies = InputBodies {
+        corpus: &corpus,
+        body: &|_, turn| Some(format!("{{\"turn\":{turn}}}").into_bytes().into()),
+    };
+    write_all(&report, Some(&bodies), &[]).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let parse = |name: &str| serde_json::from_str::<Json>(&read(name)).unwrap();
+    assert!(read("foo.csv").contains("\r\n"));
+    let main = parse("foo.json");
+    assert_eq!(
+        main["request_count"],
+        json!({"unit": "requests", "avg": 6.0})
+    );
+    assert!(read("foo.json").contains("\"avg\": 6.0\n"));
+    assert!(main.get("incomplete_reason").is_none());
+    assert_eq!(
+        parse("inputs.json"),
+        json!({"data": [{"session_id": "c", "payloads": [{"turn": 0}, {"turn": 1}]}]})
+    );
+    assert_eq!(
+        parse(".aiperf_results_ready.json"),
+        json!({"ready": true, "was_cancelled": false, "partial": false})
+    );
+    let manifest = parse("phase_manifest.json");
+    for phase in manifest["phases"].as_array().unwrap() {
+        read(phase["metrics_csv"].as_str().unwrap());
+        parse(phase["metrics_json"].as_str().unwrap());
+    }
+    assert!(read("foo_console.txt").contains("foo.csv"));
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 7, "a temporary file was left behind");
+}
+
+#[test]
+fn every_line_of_the_records_parses_and_secrets_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.jsonl");
+    let mut writer = RecordsWriter::create(&path, true).unwrap();
+    let mut outputs = OutputsWriter::create(&folder.path().join("o.json")).unwrap();
+    let tag = PhaseTag {
+        name: "profiling".into(),
+        kind: PhaseKind::Profiling,
+        index: 0,
+        profiling_index: Some(0),
+    };
+    for number in [2_u64, 0, 1] {
+        let mut record = Record {
+            id: RequestId {
+                number,
+                ..RequestId::default()
+            },
+            text: Some(format!("t{number}")),
+            ..Record::default()
+        };
+        record.trace.request_headers = vec![
+            ("Authorization".into(), "Bearer hush".into()),
+            ("Accept".into(), "*/*".into()),
+        ];
+        let values = [
+            (&LATENCY, Value::One(f64::NAN)),
+            (&LATENCY, Value::One(1.5)),
+        ];
+        writer.write(&record, &values, &tag).unwrap();
+        outputs.write(&record, &values, &tag).unwrap();
+    }
+    writer.write(&Record::default(), &[], &tag).unwrap();
+    writer.flush().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 3);
+    for line in text.lines() {
+        let line: Json = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            line["metrics"]["request_latency"],
+            json!({"value": 1.5, "unit": "ms"})
+        );
+        assert_eq!(
+            line["trace_data"]["request_headers"],
+            json!({"Authorization": "<redacted>", "Accept": "*/*"})
+        );
+    }
+    let out: Json =
+        serde_json::from_str(&std::fs::read_to_string(outputs.finish().unwrap()).unwrap()).unwrap();
+    let texts: Vec<&str> = out["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|e| e["response_text"].as_str())
+        .collect();
+    assert_eq!(texts, ["t0", "t1", "t2"]);
+}
+
+#[test]
+fn secret_names_are_known_in_any_spelling() {
+    let cases: HashMap<&str, bool> = [
+        ("authorization", true),
+        ("X-API-KEY", true),
+        ("api_key", true),
+        ("Set-Cookie", true),
+        ("X-Session-Affinity", true),
+        ("x-amz-signature", true),
+        ("Accept", false),
+        ("Content-Type", false),
+    ]
+    .into();
+    for (name, secret) in cases {
+        assert_eq!(is_secret_header(name), secret, "{name}");
+    }
+}
+
+#[test]
+fn the_raw_export_keeps_payload_and_packets() {
+    use crate::clock::{Anchor, Calibration, Tick};
+    use crate::record::{EventMark, Exchange, Read};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("raw.jsonl");
+    let anchor = Anchor {
+        tick: Tick(0),
+        monotonic_ns: 100,
+        wall_ns: 0,
+        width: 0,
+    };
+    let calibration = Calibration::from_start(anchor, 1.0);
+    let body = b"data: {\"a\":1}\n\ndata: [DONE]\n\n".to_vec();
+    let mark = |begin, end| EventMark {
+        begin,
+        end,
+        read: 0,
+        first_read: 0,
+    };
+    let exchange = Exchange {
+        events: vec![mark(0, 15), mark(15, body.len() as u64)],
+        reads: vec![Read {
+            tick: Tick(7),
+            kernel: Tick::NEVER,
+            wire_bytes: 1,
+            body_end: body.len() as u64,
+        }],
+        body,
+        ..Exchange::default()
+    };
+    let tag = PhaseTag {
+        name: "profiling".into(),
+        kind: PhaseKind::Profiling,
+        index: 0,
+        profiling_index: Some(0),
+    };
+    let mut writer = RawWriter::create(&path).unwrap();
+    for sent in [&b"{\"n\":1.50}"[..], b"{\n\"n\":1}", b"\xff\n"] {
+        writer
+            .write(&exchange, &Record::default(), sent, &calibration, &tag)
+            .unwrap();
+    }
+    writer.flush().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"payload\":{\"n\":1.50}"), "{text}");
+    let lines: Vec<Json> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        lines[0]["responses"],
+        json!([
+            {"perf_ns": 107, "packets": [{"name": "data", "value": "{\"a\":1}"}]},
+            {"perf_ns": 107, "packets": [{"name": "data", "value": "[DONE]"}]},
+        ])
+    );
+}
+
+/// `BLESS=1` writes the files anew.
+#[test]
+fn the_golden_files_hold() {
+    let report = report(Path::new("artifacts"), None, spread(1234.5, 6));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report");
+    for (name, text) in [
+        ("console.txt", render_console(&report, 140, &[])),
+        ("summary.csv", summary_csv::render(&report.profiling)),
+    ] {
+        let path = folder.join(name);
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_number_breaks_a_file(x in any::<f64>(), count in any::<u64>()) {
+        let report = report(Path::new("d"), None, spread(x, count));
+        let text = summary_json::render(&report);
+        prop_assert!(serde_json::from_str::<Json>(&text).is_ok());
+        for text in [text, summary_csv::render(&report.profiling), render_console(&report, 140, &[])] {
+            prop_assert!(!text.contains("NaN") && !text.contains("inf,") && !text.contains("Infinity"));
+        }
+    }
+}
