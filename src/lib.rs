@@ -20,6 +20,7 @@ pub mod metric;
 pub mod mock;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod schedule;
 pub mod tokenizer;
 pub mod wire;

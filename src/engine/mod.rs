@@ -153,6 +153,21 @@ pub struct Counts {
     pub unsent: u64,
 }
 
+impl Counts {
+    /// Adds another engine's.
+    pub fn add(&mut self, other: &Counts) {
+        self.sent += other.sent;
+        self.whole += other.whole;
+        self.failed += other.failed;
+        self.cancelled += other.cancelled;
+        self.in_flight += other.in_flight;
+        self.connects += other.connects;
+        self.resent += other.resent;
+        self.open_connections += other.open_connections;
+        self.unsent += other.unsent;
+    }
+}
+
 /// One worker's engine. A driver asks [`Engine::next`] what to do until it says [`Op::Finished`], and reports what completed.
 pub struct Engine {
     setup: Arc<Setup>,

@@ -265,8 +265,8 @@ impl Engine {
             self.phases.running().schedule.session_ended(now);
             return;
         }
-        let good =
-            flight.exchange.outcome == Outcome::Success && self.workload.needs_reply(session.conversation);
+        let good = flight.exchange.outcome == Outcome::Success
+            && self.workload.needs_reply(session.conversation);
         let reply = if good {
             self.workload.reply(&flight.exchange)
         } else {

@@ -14,7 +14,7 @@ use crate::engine::{Control, Counts, Stop};
 const LEAD: Nanos = Nanos::from_millis(3);
 
 /// Shared by all workers of a run.
-pub struct Gate {
+pub(super) struct Gate {
     clock: Clock,
     worker_count: usize,
     phases: Vec<Border>,
@@ -40,9 +40,12 @@ struct Gauge {
 
 impl Gate {
     /// A gate for `worker_count` workers and `phase_count` phases.
-    pub fn new(clock: &Clock, worker_count: usize, phase_count: usize) -> Gate {
+    pub(super) fn new(clock: &Clock, worker_count: usize, phase_count: usize) -> Gate {
         // One border more than phases: the end of the last.
-        let border = || Border { arrived: AtomicUsize::new(0), start: OnceLock::new() };
+        let border = || Border {
+            arrived: AtomicUsize::new(0),
+            start: OnceLock::new(),
+        };
         Gate {
             clock: clock.clone(),
             worker_count,
@@ -53,7 +56,7 @@ impl Gate {
     }
 
     /// Sends nothing more, or cuts what is in flight. A stop is never taken back or weakened.
-    pub fn stop(&self, stop: Stop) {
+    pub(super) fn stop(&self, stop: Stop) {
         let level = match stop {
             Stop::No => 0,
             Stop::Drain => 1,
@@ -62,18 +65,13 @@ impl Gate {
         self.stop.fetch_max(level, Ordering::Relaxed);
     }
 
-    /// Whether a stop was called.
-    pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) > 0
-    }
-
     /// When `phase` started, once it has.
-    pub fn started(&self, phase: usize) -> Option<Tick> {
+    pub(super) fn started(&self, phase: usize) -> Option<Tick> {
         self.phases.get(phase)?.start.get().copied()
     }
 
     /// Sums over the workers: only the fields that a gauge has.
-    pub fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for gauge in &self.gauges {
             sum.sent += gauge.sent.load(Ordering::Relaxed);
@@ -88,21 +86,26 @@ impl Gate {
     fn arrive(&self, phase: usize) {
         let border = &self.phases[phase];
         if border.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.worker_count {
-            border.start.get_or_init(|| self.clock.now().plus(self.clock.rate().ticks(LEAD)));
+            border
+                .start
+                .get_or_init(|| self.clock.now().plus(self.clock.rate().ticks(LEAD)));
         }
     }
 }
 
 /// One worker's view of the gate.
-pub struct WorkerGate {
+pub(super) struct WorkerGate {
     gate: Arc<Gate>,
     index: usize,
 }
 
 impl WorkerGate {
     /// The view of worker `index`.
-    pub fn new(gate: &Arc<Gate>, index: usize) -> WorkerGate {
-        WorkerGate { gate: Arc::clone(gate), index }
+    pub(super) fn new(gate: &Arc<Gate>, index: usize) -> WorkerGate {
+        WorkerGate {
+            gate: Arc::clone(gate),
+            index,
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use crate::driver::Backend;
 use crate::engine::Counts;
 use crate::metric::Summary;
 use crate::record::Interpreter;
-use crate::report::{self, ArtifactNames, ClientReport, InputBodies, Log, PhaseReport, ReportError, RunReport};
+use crate::report::{
+    self, ArtifactNames, ClientReport, InputBodies, Log, PhaseReport, ReportError, RunReport,
+};
 
 mod cores;
 mod gate;
@@ -58,7 +60,9 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// A host name cannot stand in a certificate.
-    #[error("--url {0}: this name cannot be checked against a certificate; use a DNS name or an IP address")]
+    #[error(
+        "--url {0}: this name cannot be checked against a certificate; use a DNS name or an IP address"
+    )]
     ServerName(String),
     /// TLS could not be set up.
     #[error("TLS cannot be set up: {0}")]
@@ -109,7 +113,14 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let seed = *plan.random_seed.get_or_insert_with(rand::random);
     let names = ArtifactNames::new(&plan.output);
     let log = Arc::new(Log::create(&names.log(), plan.output.log_level)?);
-    log.line(LogLevel::Info, &format!("tokenring {}: {}", env!("CARGO_PKG_VERSION"), plan.cli_command));
+    log.line(
+        LogLevel::Info,
+        &format!(
+            "tokenring {}: {}",
+            env!("CARGO_PKG_VERSION"),
+            plan.cli_command
+        ),
+    );
     let cores = Cores::choose(&plan)?;
     let server = start_built_in_server(&mut plan, &cores)?;
     let prepared = Prepared::new(plan, seed)?;
@@ -118,7 +129,10 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
         eprintln!("Note: {note}");
     }
     if let Some(server) = &server {
-        eprintln!("No --url given: measuring the built-in server on {} instead.", server.url());
+        eprintln!(
+            "No --url given: measuring the built-in server on {} instead.",
+            server.url()
+        );
     }
     ready::wait(&prepared.material.plan, &signals)?;
     let run = conduct(&prepared, &cores, &log, &signals)?;
@@ -138,18 +152,30 @@ struct Run {
     interrupted: bool,
 }
 
-fn start_built_in_server(plan: &mut Plan, cores: &Cores) -> Result<Option<crate::mock::Running>, RunError> {
+fn start_built_in_server(
+    plan: &mut Plan,
+    cores: &Cores,
+) -> Result<Option<crate::mock::Running>, RunError> {
     if !plan.endpoint.built_in_server {
         return Ok(None);
     }
-    let mock = MockPlan { cpus: cores.server.clone(), models: plan.models.clone(), ..MockPlan::default() };
+    let mock = MockPlan {
+        cpus: cores.server.clone(),
+        models: plan.models.clone(),
+        ..MockPlan::default()
+    };
     let server = crate::mock::start(&mock)?;
     let url = crate::config::join(&server.url(), plan.endpoint.path());
     plan.endpoint.urls = vec![url.map_err(RunError::Thread)?];
     Ok(Some(server))
 }
 
-fn conduct(prepared: &Prepared, cores: &Cores, log: &Arc<Log>, signals: &watch::Signals) -> Result<Run, RunError> {
+fn conduct(
+    prepared: &Prepared,
+    cores: &Cores,
+    log: &Arc<Log>,
+    signals: &watch::Signals,
+) -> Result<Run, RunError> {
     let plan = &prepared.material.plan;
     let clock = Clock::new();
     let start = Anchor::take(&clock);
@@ -177,15 +203,30 @@ fn conduct(prepared: &Prepared, cores: &Cores, log: &Arc<Log>, signals: &watch::
         log: Arc::clone(log),
     })?;
     let backend = crate::driver::probe();
-    log.line(LogLevel::Info, &format!("driver: portable on {backend}; workers on cores {:?}", cores.workers));
+    log.line(
+        LogLevel::Info,
+        &format!(
+            "driver: portable on {backend}; workers on cores {:?}",
+            cores.workers
+        ),
+    );
     let workers = workers::start(prepared, cores, &clock, &backend, &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, &workers);
     let counts = workers.join()?;
     let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
-    let recorded = recorder.join().map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?;
+    let recorded = recorder
+        .join()
+        .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?;
     let overflowed = overflowed.load(Ordering::Relaxed);
-    Ok(Run { recorded, counts, calibration, backend, overflowed, interrupted })
+    Ok(Run {
+        recorded,
+        counts,
+        calibration,
+        backend,
+        overflowed,
+        interrupted,
+    })
 }
 
 fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<Ending, RunError> {
@@ -197,18 +238,33 @@ fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<End
         (None, false) => None,
     };
     let partial = reason.is_some();
-    let summaries: Vec<Summary> = run.recorded.accumulators.into_iter().map(|sums| sums.summary()).collect();
-    let of_kind = |kind| plan.phases.iter().position(|phase| phase.kind == kind).map(|index| summaries[index].clone());
+    let summaries: Vec<Summary> = run
+        .recorded
+        .accumulators
+        .into_iter()
+        .map(|sums| sums.summary())
+        .collect();
+    let of_kind = |kind| {
+        plan.phases
+            .iter()
+            .position(|phase| phase.kind == kind)
+            .map(|index| summaries[index].clone())
+    };
     let profiling = of_kind(PhaseKind::Profiling).unwrap_or_default();
-    let phases = plan.phases.iter().zip(&summaries).enumerate().map(|(index, (phase, summary))| PhaseReport {
-        name: phase.kind.name().to_owned(),
-        kind: phase.kind,
-        index,
-        start_ns: summary.window.start_ns,
-        end_ns: summary.window.end_ns,
-        was_cancelled: partial,
-        summary: summary.clone(),
-    });
+    let phases = plan
+        .phases
+        .iter()
+        .zip(&summaries)
+        .enumerate()
+        .map(|(index, (phase, summary))| PhaseReport {
+            name: phase.kind.name().to_owned(),
+            kind: phase.kind,
+            index,
+            start_ns: summary.window.start_ns,
+            end_ns: summary.window.end_ns,
+            was_cancelled: partial,
+            summary: summary.clone(),
+        });
     let report = RunReport {
         plan: Arc::clone(plan),
         benchmark_id: format!("{:012x}", rand::random::<u64>() >> 16),
@@ -221,9 +277,15 @@ fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<End
         client,
     };
     let body = |conversation: usize, turn: usize| prepared.body(conversation, turn);
-    let inputs = InputBodies { corpus: &prepared.material.corpus, body: &body };
+    let inputs = InputBodies {
+        corpus: &prepared.material.corpus,
+        body: &body,
+    };
     let files = report::write_all(&report, Some(&inputs), &run.recorded.files)?;
-    print!("{}", report::render_console(&report, console_width(), &files));
+    print!(
+        "{}",
+        report::render_console(&report, console_width(), &files)
+    );
     if let Some(error) = &run.recorded.write_error {
         log.line(LogLevel::Error, &error.to_string());
         eprintln!("Error: {error}");
@@ -251,34 +313,48 @@ fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
     }
     let facts = [
         ("Timer", crate::driver::TIMER.to_owned()),
-        ("Stamps", "user space, after each read and before any parsing".to_owned()),
+        (
+            "Stamps",
+            "user space, after each read and before any parsing".to_owned(),
+        ),
         ("Connections opened", counts.connects.to_string()),
-        ("Requests sent again on a new connection", counts.resent.to_string()),
+        (
+            "Requests sent again on a new connection",
+            counts.resent.to_string(),
+        ),
     ];
     ClientReport {
         driver: format!("portable (monoio, {})", run.backend.name()),
         driver_reason: reason,
         workers: cores.workers.len(),
         cpus: cores.workers.iter().flatten().copied().collect(),
-        timer_grain_ns: if cfg!(target_os = "linux") { 50_000 } else { 1_000_000 },
+        timer_grain_ns: if cfg!(target_os = "linux") {
+            50_000
+        } else {
+            1_000_000
+        },
         clock_drift_ppm: run.calibration.drift_ppm(),
         clock_error_ns: run.calibration.error().0,
-        unsent: plan.phases.iter().any(|p| p.stop.requests.or(p.stop.sessions).is_some()).then_some(counts.unsent),
+        unsent: plan
+            .phases
+            .iter()
+            .any(|p| p.stop.requests.or(p.stop.sessions).is_some())
+            .then_some(counts.unsent),
         sent: counts.sent,
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
         notes,
-        facts: facts.map(|(label, value)| (label.to_owned(), value)).to_vec(),
+        facts: facts
+            .map(|(label, value)| (label.to_owned(), value))
+            .to_vec(),
     }
 }
 
 /// Columns of the terminal, 140 where there is none.
 fn console_width() -> u16 {
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    columns.or_else(terminal_width).unwrap_or(140)
-}
-
-fn terminal_width() -> Option<u16> {
-    let (_, columns) = indicatif::TermLike::is_term(&()).then(|| (0, 0))?;
-    Some(columns)
+    let columns = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
+    columns.or_else(terminal).unwrap_or(140)
 }

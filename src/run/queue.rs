@@ -22,7 +22,7 @@ const SPARES: usize = 1_024;
 const KEPT_BODY_BYTES: usize = 1 << 20;
 
 /// A worker's end.
-pub struct WorkerEnd {
+pub(super) struct WorkerEnd {
     out: Producer<Box<Exchange>>,
     back: Consumer<Box<Exchange>>,
     overflow: VecDeque<Box<Exchange>>,
@@ -30,16 +30,21 @@ pub struct WorkerEnd {
 }
 
 /// The recorder's end.
-pub struct RecorderEnd {
+pub(super) struct RecorderEnd {
     queue: Consumer<Box<Exchange>>,
     back: Producer<Box<Exchange>>,
 }
 
 /// A queue between one worker and the recorder. `overflowed` counts exchanges that found it full.
-pub fn queue(overflowed: &Arc<AtomicU64>) -> (WorkerEnd, RecorderEnd) {
+pub(super) fn queue(overflowed: &Arc<AtomicU64>) -> (WorkerEnd, RecorderEnd) {
     let (out, queue) = RingBuffer::new(LENGTH);
     let (give, back) = RingBuffer::new(SPARES);
-    let worker = WorkerEnd { out, back, overflow: VecDeque::new(), overflowed: Arc::clone(overflowed) };
+    let worker = WorkerEnd {
+        out,
+        back,
+        overflow: VecDeque::new(),
+        overflowed: Arc::clone(overflowed),
+    };
     (worker, RecorderEnd { queue, back: give })
 }
 
@@ -84,18 +89,18 @@ impl Drop for WorkerEnd {
 
 impl RecorderEnd {
     /// The oldest exchange in the queue.
-    pub fn pop(&mut self) -> Option<Box<Exchange>> {
+    pub(super) fn pop(&mut self) -> Option<Box<Exchange>> {
         self.queue.pop().ok()
     }
 
     /// Its worker is gone and nothing is left.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         // In this order: what was pushed before the worker went away is seen.
         self.queue.is_abandoned() && self.queue.is_empty()
     }
 
     /// Gives an exchange back for another request.
-    pub fn recycle(&mut self, mut exchange: Box<Exchange>) {
+    pub(super) fn recycle(&mut self, mut exchange: Box<Exchange>) {
         exchange.clear();
         exchange.body.shrink_to(KEPT_BODY_BYTES);
         // A full list means that enough are about; this one is freed.

@@ -13,7 +13,9 @@ use crate::endpoint::Bodies;
 use crate::engine::Stop;
 use crate::metric::{Accumulator, Context, request};
 use crate::record::{Exchange, Interpreter};
-use crate::report::{ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError};
+use crate::report::{
+    ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError,
+};
 
 use super::gate::Gate;
 use super::queue::RecorderEnd;
@@ -26,53 +28,53 @@ const FLUSH_EVERY: Nanos = Nanos::from_millis(500);
 
 /// Live sums for the progress line and the abort rule.
 #[derive(Default)]
-pub struct Live {
+pub(super) struct Live {
     /// Output tokens of profiling records.
-    pub output_tokens: AtomicU64,
+    pub(super) output_tokens: AtomicU64,
     /// Error records of any phase.
-    pub errors: AtomicU64,
+    pub(super) errors: AtomicU64,
     /// Records of any phase.
-    pub records: AtomicU64,
+    pub(super) records: AtomicU64,
 }
 
 /// What a recorder is made of.
-pub struct RecorderParts {
+pub(super) struct RecorderParts {
     /// The plan.
-    pub plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     /// Bodies, for the raw export.
-    pub bodies: Arc<Bodies>,
+    pub(super) bodies: Arc<Bodies>,
     /// Exchange to record.
-    pub interpreter: Interpreter,
+    pub(super) interpreter: Interpreter,
     /// One for each worker.
-    pub queues: Vec<RecorderEnd>,
+    pub(super) queues: Vec<RecorderEnd>,
     /// The clock, and where it stood at the start.
-    pub clock: Clock,
+    pub(super) clock: Clock,
     /// See `clock`.
-    pub start: Anchor,
+    pub(super) start: Anchor,
     /// Stops the run when too many requests fail.
-    pub gate: Arc<Gate>,
+    pub(super) gate: Arc<Gate>,
     /// Live sums.
-    pub live: Arc<Live>,
+    pub(super) live: Arc<Live>,
     /// The log file.
-    pub log: Arc<Log>,
+    pub(super) log: Arc<Log>,
 }
 
 /// What it leaves.
-pub struct Recorded {
+pub(super) struct Recorded {
     /// One for each phase of the plan.
-    pub accumulators: Vec<Accumulator>,
+    pub(super) accumulators: Vec<Accumulator>,
     /// (kind, path) of the per-request files.
-    pub files: Vec<(String, std::path::PathBuf)>,
+    pub(super) files: Vec<(String, std::path::PathBuf)>,
     /// The failed-request threshold was passed.
-    pub aborted: Option<String>,
+    pub(super) aborted: Option<String>,
     /// Content events that shared a read, in profiling.
-    pub coalesced: u64,
+    pub(super) coalesced: u64,
     /// The first error of a per-request file; writing to that file ended there.
-    pub write_error: Option<ReportError>,
+    pub(super) write_error: Option<ReportError>,
 }
 
 /// The recorder's state; lives on its own thread.
-pub struct Recorder {
+pub(super) struct Recorder {
     parts: RecorderParts,
     context: Context,
     calibration: Calibration,
@@ -94,12 +96,15 @@ struct Files {
 
 impl Recorder {
     /// Creates the per-request files that the plan asks for.
-    pub fn new(parts: RecorderParts) -> Result<Recorder, ReportError> {
+    pub(super) fn new(parts: RecorderParts) -> Result<Recorder, ReportError> {
         let plan = &parts.plan;
         let names = ArtifactNames::new(&plan.output);
         let mut files = Files::default();
         if plan.output.level >= ExportLevel::Records {
-            files.records = Some(RecordsWriter::create(&names.records(), plan.output.http_trace)?);
+            files.records = Some(RecordsWriter::create(
+                &names.records(),
+                plan.output.http_trace,
+            )?);
         }
         if plan.output.level >= ExportLevel::Raw {
             files.raw = Some(RawWriter::create(&names.raw())?);
@@ -108,13 +113,26 @@ impl Recorder {
             files.outputs = Some(OutputsWriter::create(&names.outputs())?);
         }
         let context = Context::of(plan);
-        let tags = plan.phases.iter().enumerate().map(|(index, phase)| PhaseTag {
-            name: phase.kind.name().to_owned(),
-            kind: phase.kind,
-            index,
-        });
+        let mut profiling = 0..;
+        let tags = plan
+            .phases
+            .iter()
+            .enumerate()
+            .map(|(index, phase)| PhaseTag {
+                name: phase.kind.name().to_owned(),
+                kind: phase.kind,
+                index,
+                profiling_index: profiling
+                    .by_ref()
+                    .next()
+                    .filter(|_| phase.kind == PhaseKind::Profiling),
+            });
         Ok(Recorder {
-            accumulators: plan.phases.iter().map(|_| Accumulator::new(&context)).collect(),
+            accumulators: plan
+                .phases
+                .iter()
+                .map(|_| Accumulator::new(&context))
+                .collect(),
             tags: tags.collect(),
             calibration: Calibration::fit(&parts.clock, parts.start, Anchor::take(&parts.clock)),
             last_fit: parts.clock.now(),
@@ -128,8 +146,11 @@ impl Recorder {
     }
 
     /// Works until every worker is gone and every exchange is recorded.
-    #[expect(clippy::disallowed_methods, reason = "the recorder may sleep: nobody waits for it while the load is on")]
-    pub fn run(mut self) -> Recorded {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the recorder may sleep: nobody waits for it while the load is on"
+    )]
+    pub(super) fn run(mut self) -> Recorded {
         let mut over = false;
         while !over {
             // Asked before the queues are emptied: an exchange that comes in between is seen in the next turn.
@@ -158,7 +179,10 @@ impl Recorder {
 
     fn record(&mut self, exchange: &Exchange) {
         let keep_text = self.files.outputs.is_some();
-        let record = self.parts.interpreter.interpret(exchange, &self.calibration, keep_text);
+        let record = self
+            .parts
+            .interpreter
+            .interpret(exchange, &self.calibration, keep_text);
         let values = request::values(&record, &self.context);
         let phase = usize::from(exchange.id.phase);
         let tag = &self.tags[phase];
@@ -168,7 +192,10 @@ impl Recorder {
         }
         if let Some(file) = &mut self.files.raw {
             let id = &exchange.id;
-            let body = exchange.live_body.as_ref().or_else(|| self.parts.bodies.body(id.conversation, id.turn));
+            let body = exchange
+                .live_body
+                .as_ref()
+                .or_else(|| self.parts.bodies.body(id.conversation, id.turn));
             let body = body.map_or(&[][..], |body| body);
             outcome = outcome.and(file.write(exchange, &record, body, &self.calibration, tag));
         }
@@ -183,7 +210,10 @@ impl Recorder {
         live.records.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = record.error.as_ref().filter(|_| !record.cancelled) {
             live.errors.fetch_add(1, Ordering::Relaxed);
-            let line = format!("request {} failed: {}: {}", record.id.number, error.kind, error.message);
+            let line = format!(
+                "request {} failed: {}: {}",
+                record.id.number, error.kind, error.message
+            );
             self.parts.log.line(crate::config::LogLevel::Debug, &line);
         }
         if self.parts.plan.phases[phase].kind == PhaseKind::Profiling {
@@ -196,7 +226,9 @@ impl Recorder {
 
     /// A file that cannot be written is closed and named; the run goes on, for its numbers are still good.
     fn give_up_files(&mut self, error: ReportError) {
-        self.parts.log.line(crate::config::LogLevel::Error, &error.to_string());
+        self.parts
+            .log
+            .line(crate::config::LogLevel::Error, &error.to_string());
         if self.write_error.is_none() {
             self.write_error = Some(error);
         }
@@ -204,13 +236,21 @@ impl Recorder {
     }
 
     fn check_threshold(&mut self, phase: usize) {
-        let Some(threshold) = self.parts.plan.failed_request_threshold else { return };
+        let Some(threshold) = self.parts.plan.failed_request_threshold else {
+            return;
+        };
         if self.aborted.is_some() {
             return;
         }
         let sums = &self.accumulators[phase];
-        let (errors, all) = (sums.error_count(), sums.error_count() + sums.success_count());
-        let armed = self.parts.plan.phases[phase].concurrency.unwrap_or(1).max(10) as u64;
+        let (errors, all) = (
+            sums.error_count(),
+            sums.error_count() + sums.success_count(),
+        );
+        let armed = self.parts.plan.phases[phase]
+            .concurrency
+            .unwrap_or(1)
+            .max(10) as u64;
         if all >= armed && errors as f64 > threshold * all as f64 {
             self.aborted = Some(format!(
                 "{errors} of {all} requests failed, which is over --failed-request-threshold {threshold}"

@@ -13,21 +13,21 @@ use crate::record::{Exchange, reply_of};
 use crate::wire::write_request_head;
 
 /// What every worker reads and none writes.
-pub struct Material {
+pub(super) struct Material {
     /// The plan.
-    pub plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     /// Conversations.
-    pub corpus: Arc<Corpus>,
+    pub(super) corpus: Arc<Corpus>,
     /// Their bodies.
-    pub bodies: Arc<Bodies>,
+    pub(super) bodies: Arc<Bodies>,
     /// Header fields.
-    pub headers: HeaderTemplate,
+    pub(super) headers: HeaderTemplate,
     /// Root seed.
-    pub seed: u64,
+    pub(super) seed: u64,
 }
 
 /// One worker's workload.
-pub struct CorpusWorkload {
+pub(super) struct CorpusWorkload {
     material: Arc<Material>,
     /// One for each phase: a phase goes on where the one before it stopped, as far as its length is known.
     samplers: Vec<Sampler>,
@@ -35,16 +35,24 @@ pub struct CorpusWorkload {
 
 impl CorpusWorkload {
     /// A workload over `material`.
-    pub fn new(material: &Arc<Material>) -> CorpusWorkload {
+    pub(super) fn new(material: &Arc<Material>) -> CorpusWorkload {
         let plan = &material.plan;
         let mut offset = 0;
         let mut samplers = Vec::with_capacity(plan.phases.len());
         for phase in &plan.phases {
             let count = material.corpus.conversations.len();
-            samplers.push(Sampler::new(plan.dataset.sampling, count, material.seed, offset));
+            samplers.push(Sampler::new(
+                plan.dataset.sampling,
+                count,
+                material.seed,
+                offset,
+            ));
             offset += phase.stop.sessions.or(phase.stop.requests).unwrap_or(0);
         }
-        CorpusWorkload { material: Arc::clone(material), samplers }
+        CorpusWorkload {
+            material: Arc::clone(material),
+            samplers,
+        }
     }
 }
 
@@ -54,7 +62,9 @@ impl Workload for CorpusWorkload {
     }
 
     fn turn_count(&self, conversation: u32) -> u32 {
-        let turns = self.material.corpus.conversations[conversation as usize].turns.len();
+        let turns = self.material.corpus.conversations[conversation as usize]
+            .turns
+            .len();
         u32::try_from(turns).unwrap_or(u32::MAX)
     }
 
@@ -69,18 +79,32 @@ impl Workload for CorpusWorkload {
 
     fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]> {
         let conversation = &self.material.corpus.conversations[conversation as usize];
-        render(&self.material.plan.endpoint, conversation, turn as usize, history).into()
+        render(
+            &self.material.plan.endpoint,
+            conversation,
+            turn as usize,
+            history,
+        )
+        .into()
     }
 
     fn needs_reply(&self, conversation: u32) -> bool {
-        self.material.corpus.conversations[conversation as usize].context == ContextMode::LiveReplies
+        self.material.corpus.conversations[conversation as usize].context
+            == ContextMode::LiveReplies
     }
 
     fn reply(&self, exchange: &Exchange) -> Option<Reply> {
         reply_of(self.material.plan.endpoint.kind, exchange)
     }
 
-    fn write_head(&self, out: &mut Vec<u8>, target: u16, request_uuid: u128, session_uuid: u128, body_length: usize) {
+    fn write_head(
+        &self,
+        out: &mut Vec<u8>,
+        target: u16,
+        request_uuid: u128,
+        session_uuid: u128,
+        body_length: usize,
+    ) {
         let headers = &self.material.headers;
         let url = &self.material.plan.endpoint.urls[usize::from(target)];
         let own;

@@ -1,0 +1,162 @@
+//! What is made before the first request.
+//!
+//! In: a plan. Out: a tokenizer, a corpus, bodies, addresses. Never: leaves anything for a worker to look up.
+
+use std::borrow::Cow;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use crate::clock::{Nanos, Rate};
+use crate::config::{Plan, Problems, TargetUrl, check_goodput};
+use crate::dataset;
+use crate::endpoint::{Bodies, HeaderTemplate, render};
+use crate::engine::{Setup, Target, TlsTarget};
+use crate::metric::{Context, slo};
+use crate::tokenizer::{self, Environment, Tokenizer};
+use crate::wire::Limits;
+
+use super::RunError;
+use super::workload::Material;
+
+/// Grace for requests in flight after the first Ctrl-C, in a phase that has none of its own: AIPerf's default grace.
+const STOP_GRACE: Nanos = Nanos::from_millis(30_000);
+
+/// A run, ready to start.
+pub(super) struct Prepared {
+    /// What workers read.
+    pub(super) material: Arc<Material>,
+    /// Counts the tokens.
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    /// Addresses of each URL.
+    addresses: Vec<Vec<SocketAddr>>,
+    /// What the user should know before the run.
+    pub(super) notes: Vec<String>,
+}
+
+impl Prepared {
+    /// Loads, generates, renders and resolves.
+    pub(super) fn new(plan: Plan, seed: u64) -> Result<Prepared, RunError> {
+        let context = Context::of(&plan);
+        let problems = check_goodput(&plan, &|tag| slo::applicable(tag, &context));
+        if !problems.is_empty() {
+            return Err(Problems(problems).into());
+        }
+        let addresses = plan
+            .endpoint
+            .urls
+            .iter()
+            .map(resolve)
+            .collect::<Result<Vec<_>, _>>()?;
+        let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
+        let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
+        let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
+        let headers = HeaderTemplate::new(&plan.endpoint);
+        let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
+        Ok(Prepared {
+            material: Arc::new(Material {
+                plan,
+                corpus,
+                bodies,
+                headers,
+                seed,
+            }),
+            tokenizer: loaded.tokenizer,
+            addresses,
+            notes: loaded.note.into_iter().chain(corpus_notes).collect(),
+        })
+    }
+
+    /// What an engine needs; one for each worker, since TLS sessions are not shared.
+    pub(super) fn setup(&self, rate: Rate) -> Result<Setup, RunError> {
+        let endpoint = &self.material.plan.endpoint;
+        let mut targets = Vec::with_capacity(endpoint.urls.len());
+        let tls_config = endpoint
+            .urls
+            .iter()
+            .any(|url| url.tls)
+            .then(tls_config)
+            .transpose()?;
+        for (url, addresses) in endpoint.urls.iter().zip(&self.addresses) {
+            let tls = match (&tls_config, url.tls) {
+                (Some(config), true) => {
+                    let name = rustls::pki_types::ServerName::try_from(url.host.clone());
+                    let name = name.map_err(|_| RunError::ServerName(url.base.clone()))?;
+                    Some(TlsTarget {
+                        config: Arc::clone(config),
+                        name,
+                    })
+                }
+                _ => None,
+            };
+            targets.push(Target {
+                addresses: addresses.clone(),
+                tls,
+            });
+        }
+        Ok(Setup {
+            phases: self.material.plan.phases.clone(),
+            targets,
+            reuse: endpoint.reuse,
+            request_timeout: endpoint.request_timeout,
+            stop_grace: STOP_GRACE,
+            limits: Limits::default(),
+            seed: self.material.seed,
+            rate,
+        })
+    }
+
+    /// The body of a turn as `inputs.json` shows it: without live replies.
+    pub(super) fn body(&self, conversation: usize, turn: usize) -> Option<Cow<'_, [u8]>> {
+        let material = &self.material;
+        let known = material
+            .bodies
+            .body(u32::try_from(conversation).ok()?, u32::try_from(turn).ok()?);
+        match known {
+            Some(body) => Some(Cow::Borrowed(body)),
+            None => {
+                let conversation = material.corpus.conversations.get(conversation)?;
+                Some(Cow::Owned(render(
+                    &material.plan.endpoint,
+                    conversation,
+                    turn,
+                    &[],
+                )))
+            }
+        }
+    }
+}
+
+/// Asks for the addresses of a URL, once, IPv4 first: servers that listen on 127.0.0.1 alone are common.
+fn resolve(url: &TargetUrl) -> Result<Vec<SocketAddr>, RunError> {
+    let refused = |source| RunError::Resolve {
+        url: url.base.clone(),
+        host: url.host.clone(),
+        source,
+    };
+    let mut found: Vec<SocketAddr> = (url.host.as_str(), url.port)
+        .to_socket_addrs()
+        .map_err(refused)?
+        .collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.dedup();
+    if found.is_empty() {
+        return Err(refused(std::io::Error::from(std::io::ErrorKind::NotFound)));
+    }
+    Ok(found)
+}
+
+/// The system's roots, or Mozilla's where the system has none.
+fn tls_config() -> Result<Arc<rustls::ClientConfig>, RunError> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| RunError::Tls(error.to_string()))?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,138 @@
+//! The readiness probe before the load.
+//!
+//! In: the plan. Out: the server is ready, or why not. Never: runs without `--wait-for-model-timeout`, or counts in any metric.
+
+use std::time::{Duration, Instant};
+
+use crate::config::{EndpointKind, Plan, WaitForModel, WaitMode};
+
+use super::RunError;
+use super::watch::Signals;
+
+/// Waits until the server is ready, as the plan asks.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "before the load; nothing is measured here"
+)]
+pub(super) fn wait(plan: &Plan, signals: &Signals) -> Result<(), RunError> {
+    let Some(probe) = plan.endpoint.wait_for_model else {
+        return Ok(());
+    };
+    let deadline = Instant::now() + Duration::from_nanos(probe.timeout.0);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = ask_all(plan, probe, left.max(Duration::from_millis(100)));
+        let Err(reason) = answer else { return Ok(()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let seconds = probe.timeout.seconds();
+            return Err(RunError::NotReady(format!(
+                "not ready after {seconds} s: {reason}"
+            )));
+        }
+        let nap = Instant::now() + left.min(Duration::from_nanos(probe.interval.0));
+        while Instant::now() < nap {
+            if signals.taken() > 0 {
+                return Err(RunError::Interrupted);
+            }
+            std::thread::sleep(
+                Duration::from_millis(20).min(nap.saturating_duration_since(Instant::now())),
+            );
+        }
+    }
+}
+
+fn ask_all(plan: &Plan, probe: WaitForModel, limit: Duration) -> Result<(), String> {
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(limit))
+        .http_status_as_error(false)
+        .proxy(None)
+        .user_agent(concat!("tokenring/", env!("CARGO_PKG_VERSION")))
+        .build();
+    let agent = ureq::Agent::new_with_config(config);
+    for url in &plan.endpoint.urls {
+        let scheme = if url.tls { "https" } else { "http" };
+        let origin = format!("{scheme}://{}", url.host_header());
+        if matches!(probe.mode, WaitMode::Models | WaitMode::Both) {
+            ask_models(plan, &agent, &url.base)?;
+        }
+        if matches!(probe.mode, WaitMode::Inference | WaitMode::Both) {
+            ask_inference(plan, &agent, &format!("{origin}{}", url.target))?;
+        }
+    }
+    Ok(())
+}
+
+/// `GET /v1/models` lists the model; a server without that path need only answer on its base URL.
+fn ask_models(plan: &Plan, agent: &ureq::Agent, base: &str) -> Result<(), String> {
+    let base = base.split('?').next().unwrap_or(base).trim_end_matches('/');
+    let models = format!("{}/v1/models", base.strip_suffix("/v1").unwrap_or(base));
+    let mut answer = with_headers(plan, agent.get(&models))
+        .call()
+        .map_err(|error| format!("{models}: {error}"))?;
+    match answer.status().as_u16() {
+        404 => {
+            let answer = with_headers(plan, agent.get(base))
+                .call()
+                .map_err(|error| format!("{base}: {error}"))?;
+            let status = answer.status().as_u16();
+            if status < 500 {
+                Ok(())
+            } else {
+                Err(format!("{base} answered {status}"))
+            }
+        }
+        200..300 => {
+            let list: serde_json::Value = answer
+                .body_mut()
+                .read_json()
+                .map_err(|error| format!("{models}: {error}"))?;
+            let ids = list["data"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|model| model["id"].as_str());
+            let model = plan.models.first().map(String::as_str).unwrap_or_default();
+            if ids.clone().any(|id| id == model) {
+                return Ok(());
+            }
+            Err(format!(
+                "{models} lists {:?}, not {model}",
+                ids.collect::<Vec<_>>()
+            ))
+        }
+        status => Err(format!("{models} answered {status}")),
+    }
+}
+
+/// A one-token request is answered below 500.
+fn ask_inference(plan: &Plan, agent: &ureq::Agent, url: &str) -> Result<(), String> {
+    let model = plan.models.first().map(String::as_str).unwrap_or_default();
+    let body = match plan.endpoint.kind {
+        EndpointKind::Chat => {
+            serde_json::json!({"messages": [{"role": "user", "content": "Lo"}], "max_tokens": 1, "model": model})
+        }
+        EndpointKind::Completions => {
+            serde_json::json!({"prompt": "Lo", "max_tokens": 1, "model": model})
+        }
+    };
+    let answer = with_headers(plan, agent.post(url))
+        .send_json(&body)
+        .map_err(|error| format!("{url}: {error}"))?;
+    let status = answer.status().as_u16();
+    if status < 500 {
+        Ok(())
+    } else {
+        Err(format!("{url} answered {status}"))
+    }
+}
+
+fn with_headers<T>(plan: &Plan, mut request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
+    if let Some(key) = &plan.endpoint.api_key {
+        request = request.header("Authorization", format!("Bearer {key}"));
+    }
+    for (name, value) in &plan.endpoint.headers {
+        request = request.header(name, value);
+    }
+    request
+}
