@@ -17,16 +17,17 @@ const SECRET_PARTS: &[&str] = &[
     "auth",
     "token",
     "secret",
-    "password",
+    "passw",
+    "passphrase",
     "credential",
     "cookie",
     "api-key",
-    "api_key",
     "apikey",
+    "access-key",
+    "private-key",
     "session",
     "signature",
-    "private-key",
-    "access-key",
+    "subscription-key",
 ];
 
 /// Parts of body field and query names whose values are hidden; `max_tokens` and the like stay.
@@ -40,10 +41,10 @@ const SECRET_FIELD_PARTS: &[&str] = &[
     "authorization",
 ];
 
-/// Whether a header's value is hidden in everything that is written.
+/// Whether a header's value is hidden in everything that is written; `_` counts as `-`.
 #[must_use]
 pub fn is_secret_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase().replace('_', "-");
     SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 

@@ -21,7 +21,8 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     check_seconds(settings, "--request-timeout-seconds", problems);
     EndpointPlan {
         kind,
-        streaming: settings.given("--streaming"),
+        // The built-in server is there to show what the program does, and that is mostly streams.
+        streaming: settings.given("--streaming") || !settings.given("--url"),
         urls: urls(settings, kind, problems),
         built_in_server: !settings.given("--url"),
         custom_path,

@@ -60,9 +60,12 @@ struct Shared {
     arena: RefCell<Arena>,
     waker: RefCell<Option<Waker>>,
     /// Sockets by connection index; the generation tells whose.
-    sockets: RefCell<Vec<Option<(ConnId, Rc<TcpStream>)>>>,
+    sockets: RefCell<Vec<Option<Socketed>>>,
     timer_fired: Cell<bool>,
 }
+
+/// An open socket and whose it is.
+type Socketed = (ConnId, Rc<TcpStream>);
 
 struct Arena {
     bytes: Vec<u8>,
@@ -198,7 +201,7 @@ fn deliver(shared: &Shared, engine: &mut Engine, spare: &mut Vec<Completion>) {
                 done,
             } => engine.on_connected(conn, local_port, started, done),
             What::Received { begin, end, stamp } => {
-                engine.on_received(conn, &arena.bytes[begin..end], stamp)
+                engine.on_received(conn, &arena.bytes[begin..end], stamp);
             }
             What::Sent { bytes, sent } => engine.on_sent(conn, bytes, sent),
             What::Closed { reason, tick } => engine.on_closed(conn, reason, tick),
@@ -287,15 +290,17 @@ async fn serve(shared: Rc<Shared>, conn: ConnId, stream: Rc<TcpStream>, started:
             done,
         },
     };
-    let failed = matches!(what, What::Closed { .. });
+    if matches!(what, What::Closed { .. }) {
+        return shared.push(conn, what);
+    }
     shared.push(conn, what);
-    while !failed {
+    loop {
         if stream.readable(false).await.is_err() || !shared.is_current(conn) {
             return;
         }
         match receive(&shared, &stream) {
             Received::Data { begin, end, stamp } => {
-                shared.push(conn, What::Received { begin, end, stamp })
+                shared.push(conn, What::Received { begin, end, stamp });
             }
             Received::End { reason, tick } => {
                 return shared.push(conn, What::Closed { reason, tick });

@@ -180,6 +180,10 @@ pub struct Engine {
     ops: VecDeque<Op>,
     request_deadlines: Deadlines,
     drain_deadlines: Deadlines,
+    #[expect(
+        clippy::vec_box,
+        reason = "they move between here and the table without a copy"
+    )]
     spare_flights: Vec<Box<Flight>>,
     spare_buffers: Vec<Vec<u8>>,
     plain: Vec<u8>,

@@ -28,7 +28,7 @@ pub use outputs::OutputsWriter;
 pub use progress::{Progress, ProgressState};
 pub use raw::RawWriter;
 pub use records::{PhaseTag, RecordsWriter};
-pub use redact::{escape_controls, is_secret_header};
+pub use redact::escape_controls;
 
 use crate::config::{PhaseKind, Plan};
 use crate::metric::Summary;

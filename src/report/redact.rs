@@ -1,35 +1,9 @@
 //! What must not be shown as it is.
 //!
-//! In: header names, text from a peer. Out: whether a header is secret; text without control characters.
+//! In: headers, text from a peer. Out: headers without secrets; text without control characters.
 //! Never: keeps a secret because its name is spelled unusually.
 
-/// Put in place of a secret.
-pub(super) const REDACTED: &str = "<redacted>";
-
-/// Parts of a header name that make its value a secret, in lower case with `_` as `-`.
-const PARTS: [&str; 14] = [
-    "auth",
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "credential",
-    "cookie",
-    "api-key",
-    "apikey",
-    "access-key",
-    "private-key",
-    "session",
-    "signature",
-    "subscription-key",
-];
-
-/// The value of a header of this name is never written.
-#[must_use]
-pub fn is_secret_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    PARTS.iter().any(|part| name.contains(part))
-}
+use crate::config::{REDACTED, is_secret_header};
 
 /// Headers as a JSON object, secrets redacted.
 pub(super) fn headers(pairs: &[(String, String)]) -> serde_json::Value {

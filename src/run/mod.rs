@@ -242,7 +242,7 @@ fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<End
         .recorded
         .accumulators
         .into_iter()
-        .map(|sums| sums.summary())
+        .map(crate::metric::Accumulator::summary)
         .collect();
     let of_kind = |kind| {
         plan.phases
