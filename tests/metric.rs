@@ -1,4 +1,6 @@
-//! The metrics, from outside: hand-computed cases, properties, and runs in small.
+//! The metrics of records made by hand.
+//!
+//! In: tables of chunks and counts, random records. Out: values worked out on paper, or by a naive oracle. Never: a reply to parse.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -29,6 +29,14 @@ impl Backend {
     }
 }
 
+impl Backend {
+    /// The whole name of the portable driver on this backend, for the report.
+    #[must_use]
+    pub fn driver(&self) -> String {
+        format!("portable (monoio, {})", self.name())
+    }
+}
+
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,1 +1,3 @@
-//! x
+//! The driver of the tests.
+//!
+//! In: an engine. Out: nothing yet. Never: I/O.

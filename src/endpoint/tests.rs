@@ -1,4 +1,6 @@
-//! Bodies, headers and replies against tables.
+//! The room as its users see it.
+//!
+//! In: plans, turns, reply JSON. Out: bodies, headers, pieces. Never: a server.
 
 use serde_json::{Map, Value, json};
 

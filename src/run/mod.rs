@@ -324,7 +324,7 @@ fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
         ),
     ];
     ClientReport {
-        driver: format!("portable (monoio, {})", run.backend.name()),
+        driver: run.backend.driver(),
         driver_reason: reason,
         workers: cores.workers.len(),
         cpus: cores.workers.iter().flatten().copied().collect(),

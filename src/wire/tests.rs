@@ -1,4 +1,6 @@
-//! Tests of what the case files cannot say: re-use, the request head, the readers of head bytes, names.
+//! Cases too small for a file of their own.
+//!
+//! In: bytes. Out: heads, faults, fields. Never: a split of the input; `tests/wire.rs` does every one.
 
 use super::*;
 
