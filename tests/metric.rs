@@ -660,11 +660,12 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 fn any_context() -> impl Strategy<Value = Context> {
-    any::<[bool; 4]>().prop_map(
-        |[streaming, use_server_token_count, per_chunk_usage, goodput]| Context {
+    any::<[bool; 5]>().prop_map(
+        |[streaming, use_server_token_count, per_chunk_usage, goodput, words]| Context {
             streaming,
             use_server_token_count,
             per_chunk_usage,
+            server_counts_words: words,
             goodput: if goodput {
                 vec![Slo {
                     tag: "request_latency".to_owned(),
