@@ -400,6 +400,76 @@ fn arrivals_are_those_of_the_completing_reads() {
     assert_eq!(record.end, Nanos(800));
 }
 
+/// A stream that calls itself something else: lines end in any of three ways, and the last event may lack its empty line.
+#[test]
+fn undeclared_streams_are_read_like_declared_ones() {
+    let data = "{\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}";
+    let bodies = [
+        format!("\u{feff}data:{data}\r\n\r\ndata: {data}\n\n\n\n: ping\r\rid: 1\ndata: {data}"),
+        format!(
+            "event: x\ndata:  {data}\n\ndatabase: {data}\ndata: {data}\n\nretry: 5\rdata: {data}\r\r"
+        ),
+        format!(
+            "data: {}\ndata: {}\n\ndata: {data}\n\ndata: {data}\n",
+            &data[..10],
+            &data[10..]
+        ),
+    ];
+    for body in &bodies {
+        for size in [1, 7, body.len()] {
+            let pieces: Vec<&[u8]> = body.as_bytes().chunks(size).collect();
+            for content in [ContentKind::Other, ContentKind::EventStream] {
+                let mut exchange = exchange(200, content, &pieces);
+                let record = interpret(plan(EndpointKind::Chat), &exchange);
+                assert_eq!(record.text.as_deref(), Some("ababab"), "{body:?}");
+                assert!(record.streamed && record.is_success(), "{body:?}");
+                assert_eq!(record.chunks.len(), 3, "{body:?}");
+                // Cut: an event without its end is no event.
+                exchange.outcome = Outcome::Fault(Fault::Reset);
+                let closed = body.ends_with("\r\r");
+                let record = interpret(plan(EndpointKind::Chat), &exchange);
+                assert_eq!(record.chunks.len(), 2 + usize::from(closed), "{body:?}");
+            }
+        }
+    }
+}
+
+/// One line of the error summary a cause, however far each request had come.
+#[test]
+fn failures_of_one_cause_have_one_message() {
+    for fault in Fault::ALL {
+        let details: Vec<_> = [&[A][..], &[A, A]]
+            .into_iter()
+            .map(|pieces| {
+                let mut exchange = exchange(200, ContentKind::EventStream, pieces);
+                exchange.outcome = Outcome::Fault(fault);
+                interpret(plan(EndpointKind::Chat), &exchange)
+                    .error
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(details[0], details[1]);
+        assert_eq!(
+            (details[0].code, details[0].kind.as_str()),
+            (None, fault.name())
+        );
+        assert_eq!(details[0].message, fault.message());
+    }
+}
+
+#[test]
+fn a_servers_absurd_counts_do_not_overflow() {
+    let usage = b"data: {\"choices\":[],\"usage\":{\"completion_tokens\":18446744073709551615,\
+        \"completion_tokens_details\":{\"reasoning_tokens\":18446744073709551615}}}\n\n";
+    let mut plan = plan(EndpointKind::Chat);
+    plan.endpoint.use_server_token_count = true;
+    let exchange = exchange(200, ContentKind::EventStream, &[A, usage]);
+    let mut tokens = interpret(plan, &exchange).tokens;
+    assert_eq!(tokens.output_sequence_length(), Some(u64::MAX));
+    tokens.output = Some(1);
+    assert_eq!(tokens.output_sequence_length(), Some(u64::MAX));
+}
+
 #[test]
 fn server_counts_replace_the_clients() {
     let usage = b"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":11,\

@@ -99,12 +99,13 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Output sequence length: output plus reasoning; `None` when both are absent.
+    /// Output sequence length: output plus reasoning, at most `u64::MAX` (a server's counts are not to be trusted with an overflow);
+    /// `None` when both are absent.
     #[must_use]
     pub fn output_sequence_length(&self) -> Option<u64> {
         match (self.output, self.reasoning) {
             (None, None) => None,
-            (output, reasoning) => Some(output.unwrap_or(0) + reasoning.unwrap_or(0)),
+            (output, reasoning) => Some(output.unwrap_or(0).saturating_add(reasoning.unwrap_or(0))),
         }
     }
 }

@@ -5,7 +5,6 @@
 
 use super::reading::Reading;
 use super::{ErrorDetails, Exchange, Outcome};
-use crate::wire::Fault;
 
 /// Most characters kept of a message.
 const MESSAGE_LIMIT: usize = 4096;
@@ -17,25 +16,10 @@ const BAD_REPLY: u16 = 502;
 /// Details of the failure; `None` for a success. The run's own cut comes first, then a status that is no 2xx (its body may be cut
 /// as well), then a broken exchange, then what the reply says.
 pub(super) fn failure(exchange: &Exchange, reading: &Reading) -> Option<ErrorDetails> {
-    let arrived = || {
-        format!(
-            "{} events and {} body bytes had arrived",
-            reading.event_count,
-            exchange.body.len()
-        )
-    };
     let refused = exchange.head.filter(|head| !head.is_success());
     let details = match (exchange.outcome, refused) {
-        (Outcome::GraceEnded, _) => details(
-            Some(CANCELLED),
-            "RequestCancellationError",
-            &format!("the grace period ended; {}", arrived()),
-        ),
-        (Outcome::Interrupted, _) => details(
-            Some(CANCELLED),
-            "RequestCancellationError",
-            &format!("the run was interrupted; {}", arrived()),
-        ),
+        (Outcome::GraceEnded, _) => cancelled("the grace period ended", exchange, reading),
+        (Outcome::Interrupted, _) => cancelled("the run was interrupted", exchange, reading),
         (_, Some(head)) => {
             let message = String::from_utf8_lossy(&exchange.body);
             // HTTP allows an empty reason phrase; a group of errors needs a name.
@@ -45,16 +29,11 @@ pub(super) fn failure(exchange: &Exchange, reading: &Reading) -> Option<ErrorDet
             };
             details(Some(head.status), &reason, &message)
         }
-        (Outcome::Timeout, None) => details(
-            None,
-            "RequestTimeout",
-            &format!("the whole-request limit ran out; {}", arrived()),
-        ),
-        (Outcome::Fault(fault), None) => details(
-            None,
-            &fault_name(fault),
-            &format!("{}; {}", fault_sentence(fault), arrived()),
-        ),
+        // Failures are grouped by their message, so it holds nothing that differs from request to request.
+        (Outcome::Timeout, None) => {
+            details(None, "RequestTimeout", "The whole-request limit ran out.")
+        }
+        (Outcome::Fault(fault), None) => details(None, fault.name(), fault.message()),
         (Outcome::Success, None) => return reply_failure(reading),
     };
     Some(details)
@@ -74,13 +53,24 @@ fn reply_failure(reading: &Reading) -> Option<ErrorDetails> {
         };
         return Some(details(Some(code), kind, &error.message));
     }
-    reading.pieces.is_empty().then(|| {
-        let message = format!(
-            "the reply has no content ({} events, {} body bytes)",
-            reading.event_count, reading.body_bytes
-        );
-        details(None, "InvalidInferenceResultError", &message)
-    })
+    let empty = || {
+        details(
+            None,
+            "InvalidInferenceResultError",
+            "The reply has no content.",
+        )
+    };
+    reading.pieces.is_empty().then(empty)
+}
+
+/// A request that the run cut; these are in no group, so each may say how far it came.
+fn cancelled(why: &str, exchange: &Exchange, reading: &Reading) -> ErrorDetails {
+    let (events, bytes) = (reading.event_count, exchange.body.len());
+    details(
+        Some(CANCELLED),
+        "RequestCancellationError",
+        &format!("{why}; {events} events and {bytes} body bytes had arrived"),
+    )
 }
 
 fn details(code: Option<u16>, kind: &str, message: &str) -> ErrorDetails {
@@ -108,36 +98,4 @@ pub(super) fn header_lines(head: &[u8]) -> Vec<(String, String)> {
             Some((text(&line[..colon]), text(&line[colon + 1..])))
         })
         .collect()
-}
-
-/// The variant's name; it stands in files.
-fn fault_name(fault: Fault) -> String {
-    format!("{fault:?}")
-}
-
-fn fault_sentence(fault: Fault) -> &'static str {
-    match fault {
-        Fault::BadHead => "the response head is not HTTP/1.x",
-        Fault::HeadTooLarge => "the response head is over the limit",
-        Fault::TooManyInterim => "too many interim responses",
-        Fault::UnaskedUpgrade => "the peer asked for another protocol",
-        Fault::BadLength => "Content-Length is no usable number",
-        Fault::BadTransferEncoding => "a transfer coding other than chunked",
-        Fault::UnaskedEncoding => "a content coding that was not asked for",
-        Fault::BadChunkSize => "a chunk size is no hexadecimal number",
-        Fault::BadChunkEnd => "a chunk does not end with a line end",
-        Fault::BadTrailer => "the trailer section is malformed",
-        Fault::EventTooLarge => "one event is over the limit",
-        Fault::BodyTooLarge => "the body is over the limit",
-        Fault::TrailingBytes => "bytes came after the end of the response",
-        Fault::Truncated => "the connection ended inside the response",
-        Fault::ClosedBeforeResponse => "the connection ended before the first response byte",
-        Fault::Reset => "the peer reset the connection",
-        Fault::ConnectFailed => "no address of the target could be reached",
-        Fault::ConnectRefused => "the peer refused the connection",
-        Fault::ConnectTimeout => "connecting took too long",
-        Fault::LocalExhausted => "no local port or descriptor was left",
-        Fault::Tls => "TLS failed",
-        Fault::Io => "reading or writing failed",
-    }
 }

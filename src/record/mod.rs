@@ -8,7 +8,6 @@ mod exchange;
 mod failure;
 mod interpret;
 mod reading;
-mod sse;
 
 pub use entry::{Chunk, ErrorDetails, Record, TokenCounts, Trace};
 pub use exchange::{EventMark, Exchange, Link, Outcome, Read, RequestId, Ticks};

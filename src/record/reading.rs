@@ -2,11 +2,12 @@
 //!
 //! In: an exchange's body and marks. Out: content pieces with the reads they came in. Never: a tick or a token count.
 
-use super::sse::{events, fields, looks_like_stream};
+use std::borrow::Cow;
+
 use super::{EventMark, Exchange, Outcome};
 use crate::config::EndpointKind;
 use crate::endpoint::{Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse};
-use crate::wire::ContentKind;
+use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
 #[derive(Debug, Default)]
@@ -27,7 +28,6 @@ pub(super) struct Reading {
     pub(super) done_seen: bool,
     pub(super) keep_alive_count: u32,
     pub(super) event_count: usize,
-    pub(super) body_bytes: usize,
     pub(super) streamed: bool,
     /// Read of the last response event, comments aside.
     pub(super) last_read: Option<u32>,
@@ -35,20 +35,17 @@ pub(super) struct Reading {
 
 /// Reads a 2xx reply, whole or cut. Another status has nothing to read.
 pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep_text: bool) -> Reading {
-    let mut reading = Reading {
-        body_bytes: exchange.body.len(),
-        ..Reading::default()
-    };
+    let mut reading = Reading::default();
     if !exchange.head.is_some_and(|head| head.is_success()) {
         return reading;
     }
     if let Some(marks) = marks(exchange) {
         reading.streamed = true;
-        for mark in marks {
-            reading.event(kind, event_bytes(exchange, &mark), mark.read, keep_text);
+        for mark in marks.iter() {
+            reading.event(kind, event_bytes(exchange, mark), mark.read, keep_text);
         }
     } else if !exchange.body.is_empty() {
-        let last = read_at(exchange, exchange.body.len());
+        let last = read_at(exchange, exchange.body.len() as u64);
         reading.last_read = Some(last);
         if let Parsed::Piece(piece) = parse(kind, &exchange.body) {
             reading.piece(piece, last, keep_text);
@@ -66,12 +63,12 @@ pub fn reply_of(kind: EndpointKind, exchange: &Exchange) -> Option<Reply> {
     }
     let mut builder = ReplyBuilder::new(kind);
     if let Some(marks) = marks(exchange) {
-        for mark in marks {
-            let fields = fields(event_bytes(exchange, &mark));
-            if fields.is_error() {
+        for mark in marks.iter() {
+            let fields = fields(event_bytes(exchange, mark));
+            if is_error(&fields) {
                 return None;
             }
-            builder.push(fields.payload());
+            builder.push(payload(&fields));
         }
     } else {
         builder.push(&exchange.body);
@@ -79,38 +76,59 @@ pub fn reply_of(kind: EndpointKind, exchange: &Exchange) -> Option<Reply> {
     builder.finish()
 }
 
-/// Events of the body, `None` when it is no stream. The worker's own marks are used; a body that turns out to be a stream in spite
-/// of its content type is scanned here, and so is an unclosed event at the end of a whole response.
-fn marks(exchange: &Exchange) -> Option<Vec<EventMark>> {
+/// Events of the body, `None` when it is no stream. The worker marked those of a reply that says it is one; a body that turns out
+/// to be a stream in spite of its content type is scanned here.
+fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
+    if !exchange.events.is_empty() {
+        return Some(Cow::Borrowed(&exchange.events));
+    }
     let body = &exchange.body;
-    let mut marks = exchange.events.clone();
-    let begin = match marks.last() {
-        Some(last) if exchange.outcome != Outcome::Success => usize::try_from(last.end)
-            .unwrap_or(usize::MAX)
-            .max(body.len()),
-        Some(last) => usize::try_from(last.end).unwrap_or(usize::MAX),
-        None => {
-            let declared = exchange
-                .head
-                .is_some_and(|head| head.content == ContentKind::EventStream);
-            let json = body.trim_ascii_start().starts_with(b"{");
-            if !looks_like_stream(body) && (!declared || json) {
-                return None;
-            }
-            0
+    let declared = exchange
+        .head
+        .is_some_and(|head| head.content == ContentKind::EventStream);
+    let json = body.trim_ascii_start().starts_with(b"{");
+    if !looks_like_stream(body) && (!declared || json) {
+        return None;
+    }
+    let mut scanner = SseScanner::new(Limits::default());
+    let mut marks = Vec::new();
+    loop {
+        let mut step = scanner.next(body);
+        // Only a body that ended as it should may leave its last event unclosed.
+        let whole = exchange.outcome == Outcome::Success;
+        if whole && step == Step::More {
+            step = scanner.finish(body);
         }
-    };
-    marks.extend(
-        events(body, begin)
-            .into_iter()
-            .map(|(begin, end)| EventMark {
-                begin: begin as u64,
-                end: end as u64,
-                read: read_at(exchange, end),
-                first_read: read_at(exchange, begin + 1),
-            }),
-    );
-    Some(marks)
+        let Step::Done(event) = step else {
+            return Some(Cow::Owned(marks));
+        };
+        marks.push(EventMark {
+            begin: event.begin,
+            end: event.end,
+            read: read_at(exchange, event.end),
+            first_read: read_at(exchange, event.begin + 1),
+        });
+    }
+}
+
+/// The body begins as an event stream does, after an optional byte order mark.
+fn looks_like_stream(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let body = body.trim_ascii_start();
+    [&b"data:"[..], b"event:", b":", b"id:", b"retry:"]
+        .iter()
+        .any(|start| body.starts_with(start))
+}
+
+/// The data without surrounding white space, empty when there is none.
+fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
+    fields.data.as_deref().unwrap_or_default().trim_ascii()
+}
+
+/// The event says that the request failed.
+fn is_error(fields: &SseFields<'_>) -> bool {
+    let name = fields.event.unwrap_or_default().trim_ascii();
+    name.eq_ignore_ascii_case(b"error")
 }
 
 fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
@@ -123,9 +141,9 @@ fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
 }
 
 /// Index of the read that brought the body to a length of `end` bytes.
-fn read_at(exchange: &Exchange, end: usize) -> u32 {
+fn read_at(exchange: &Exchange, end: u64) -> u32 {
     let reads = &exchange.reads;
-    let index = reads.partition_point(|read| read.body_end < end as u64);
+    let index = reads.partition_point(|read| read.body_end < end);
     u32::try_from(index.min(reads.len().saturating_sub(1))).unwrap_or(u32::MAX)
 }
 
@@ -133,10 +151,10 @@ impl Reading {
     fn event(&mut self, kind: EndpointKind, bytes: &[u8], read: u32, keep_text: bool) {
         self.event_count += 1;
         let fields = fields(bytes);
-        let payload = fields.payload();
-        if fields.is_error() {
+        let payload = payload(&fields);
+        if is_error(&fields) {
             self.last_read = Some(read);
-            self.error_event(kind, payload, fields.comment);
+            self.error_event(kind, payload, fields.comments.first().copied());
             return;
         }
         if payload.is_empty() {
