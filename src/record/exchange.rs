@@ -150,7 +150,7 @@ pub struct EventMark {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// The response came whole, framing and all. Whether its content is a success is for [`crate::record::interpret`].
+    /// The response came whole, framing and all. Whether its content is a success is for [`Interpreter`](crate::record::Interpreter).
     #[default]
     Success,
     /// The peer or the network broke it.
