@@ -8,6 +8,17 @@
 //! 6. [`record`]: one exchange per request sent becomes one record.
 //! 7. [`metric`]: records become a summary.
 //! 8. [`report`]: the summary becomes a table and files.
+//!
+//! [`run`] conducts them; [`run::profile`] is the whole way from a plan to the files. [`mock`] is the server to measure against; it shares
+//! nothing with [`wire`]. [`mod@fuzz`] holds the bodies of the fuzz targets. `ARCHITECTURE.md` follows one byte through all of it.
+//!
+//! ```
+//! use tokenring::config::{Command, parse};
+//! let words = ["profile", "--concurrency", "2"].map(Into::into);
+//! // `run::profile` takes the plan from here; without `--url` it starts the built-in server.
+//! let Ok(Command::Profile(plan)) = parse(words) else { panic!() };
+//! assert!(plan.endpoint.built_in_server && plan.endpoint.streaming);
+//! ```
 
 pub mod clock;
 pub mod config;

@@ -162,7 +162,12 @@ fn files_stay_small_enough_to_read() {
 #[test]
 fn every_file_says_in_out_and_never() {
     let mut breaches = Vec::new();
-    for file in sources("src").into_iter().chain(sources("tests")) {
+    let files = [
+        sources("src"),
+        sources("tests"),
+        sources("fuzz/fuzz_targets"),
+    ];
+    for file in files.into_iter().flatten() {
         let header: String = file
             .text
             .lines()
@@ -332,7 +337,9 @@ fn links_between_documents_lead_somewhere() {
             {
                 let file = target.split('#').next().unwrap_or_default();
                 let elsewhere = file.is_empty() || file.contains("://");
-                if !elsewhere && !root().join(file).exists() {
+                let folder = Path::new(&document.path).parent();
+                let folder = root().join(folder.unwrap_or(Path::new("")));
+                if !elsewhere && !folder.join(file).exists() {
                     breaches.push(format!(
                         "{}:{}: {target} does not exist",
                         document.path,
@@ -345,39 +352,117 @@ fn links_between_documents_lead_somewhere() {
     none(&breaches);
 }
 
-/// What the README names must exist: flags and metrics, each in quotes somewhere in its room.
+/// What the README names must exist, and every flag that works must stand in it by one of its spellings.
 #[test]
-fn the_readme_names_only_flags_and_metrics_that_exist() {
+fn the_readme_names_the_flags_that_work() {
+    let readme = read(&root().join("README.md")).text;
+    let rows: Vec<Vec<String>> = ["working.rs", "mock.rs"]
+        .iter()
+        .flat_map(|name| flag_rows(&read(&root().join("src/config/flags").join(name)).text))
+        .collect();
+    assert!(
+        rows.len() > 50,
+        "only {} flags were found in the tables",
+        rows.len()
+    );
+    let mut breaches = Vec::new();
+    let named: BTreeSet<&str> = quoted(&readme)
+        .filter_map(|text| text.split([' ', '=']).next())
+        .filter(|word| word.starts_with('-') && !word.ends_with('*'))
+        .collect();
+    for flag in &named {
+        if !rows.iter().flatten().any(|name| name == flag) {
+            breaches.push(format!("README.md: no flag {flag} works"));
+        }
+    }
+    for row in &rows {
+        if !row.iter().any(|name| named.contains(name.as_str())) {
+            breaches.push(format!("README.md: does not name {}", row[0]));
+        }
+    }
+    none(&breaches);
+}
+
+/// Metrics, files and errors that the README's tables name stand in quotes in the rooms they come from.
+#[test]
+fn the_readme_names_only_what_exists() {
     let readme = read(&root().join("README.md")).text;
     let known =
         |folder: &str| -> String { sources(folder).iter().map(|f| f.text.as_str()).collect() };
-    let (flags, metrics) = (known("src/config"), known("src/metric"));
+    let tables: [(&str, &str, usize, &str); 4] = [
+        ("| metric | formula |", "metric", 1, "src/metric"),
+        ("| metric | formula |", "metric", 2, "src/metric"),
+        ("| file | holds | when |", "file", 1, "src/report"),
+        ("| what | most | error |", "error", 3, "src"),
+    ];
     let mut breaches = Vec::new();
-    // Before a room has its table there is nothing to compare with.
-    let check = |name: &str, text: &str, full: bool| full && !text.contains(&format!("\"{name}\""));
-    for quoted in readme.split('`').skip(1).step_by(2) {
-        let flag = quoted.split(' ').next().unwrap_or_default();
-        let whole = flag.starts_with('-') && !flag.ends_with('*');
-        if whole && check(flag, &flags, flags.contains("\"--url\"")) {
-            breaches.push(format!("README.md: there is no flag {flag}"));
-        }
-    }
-    let table = readme
-        .split("| metric | formula |")
-        .nth(1)
-        .expect("the table of metrics");
-    for line in table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-    {
-        let cell = line.split('|').nth(1).unwrap_or_default();
-        for tag in cell.split('`').skip(1).step_by(2) {
-            if check(tag, &metrics, metrics.contains("\"request_latency\"")) {
-                breaches.push(format!("README.md: there is no metric {tag}"));
+    for (header, what, column, folder) in tables {
+        let text = known(folder);
+        let table = readme.split(header).nth(1).expect("the table is there");
+        for line in table
+            .lines()
+            .skip(2)
+            .take_while(|line| line.starts_with('|'))
+        {
+            let cell = line.split('|').nth(column).unwrap_or_default();
+            // A cell of formulas holds flags as well, which have a test of their own.
+            for name in quoted(cell).filter(|name| !name.starts_with('-')) {
+                let name = name.trim_end_matches('/');
+                let file = name.rsplit('/').next().unwrap_or_default();
+                if !text.contains(&format!("\"{file}\"")) && !text.contains(&format!("\"{name}/")) {
+                    breaches.push(format!("README.md: there is no {what} {name}"));
+                }
             }
         }
     }
+    none(&breaches);
+}
+
+/// A merge that was not finished breaks scripts and texts that no compiler reads.
+#[test]
+fn no_merge_was_left_half_done() {
+    let marks = ["<", "|", ">"].map(|letter| letter.repeat(7) + " ");
+    let line_between = "=".repeat(7);
+    let mut breaches = Vec::new();
+    for path in files_below(Path::new("")) {
+        let Ok(bytes) = fs::read(root().join(&path)) else {
+            continue;
+        };
+        for (index, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            if line == line_between || marks.iter().any(|mark| line.starts_with(mark)) {
+                breaches.push(format!(
+                    "{}:{}: a mark of a merge",
+                    path.display(),
+                    index + 1
+                ));
+            }
+        }
+    }
+    none(&breaches);
+}
+
+/// The fuzzed package has a lock file of its own; what both use must be the same, or a find could not be replayed.
+#[test]
+fn both_lock_files_agree() {
+    let versions = |path: &str| -> BTreeSet<(String, String)> {
+        let text = read(&root().join(path)).text;
+        let value = |block: &str, key: &str| {
+            let line = block.lines().find(|line| line.starts_with(key))?;
+            line.split('"').nth(1).map(str::to_owned)
+        };
+        text.split("[[package]]")
+            .filter_map(|block| Some((value(block, "name = ")?, value(block, "version = ")?)))
+            .collect()
+    };
+    let (main, fuzz) = (versions("Cargo.lock"), versions("fuzz/Cargo.lock"));
+    let names: BTreeSet<&str> = main.iter().map(|(name, _)| name.as_str()).collect();
+    let breaches: Vec<String> = fuzz
+        .iter()
+        .filter(|package| names.contains(package.0.as_str()) && !main.contains(package))
+        .map(|(name, version)| {
+            format!("fuzz/Cargo.lock: {name} {version} is not the version of Cargo.lock")
+        })
+        .collect();
     none(&breaches);
 }
 
@@ -391,6 +476,12 @@ fn the_scanner_sees_imports_in_every_form() {
     assert_eq!(found, expected.map(|(line, room)| (line, room.to_owned())));
     assert!(is_unsafe("let a = unsafe { b() };") && !is_unsafe("(\"--unsafe-override\")"));
     assert!(has_word("use monoio::net;", "monoio") && !has_word("demonoio", "monoio"));
+    let rows = flag_rows(
+        "    [\"--url\", \"-u\"] List, \"\", \"Says [\"--no\"].\";\n// [\"--gone\"] Text;\n",
+    );
+    assert_eq!(rows, [["--url", "-u"]]);
+    let text = "a `b c` d\n\n    code `e`\n`f`";
+    assert_eq!(quoted(text).collect::<Vec<_>>(), ["b c", "f"]);
     let file = Source {
         path: "src/engine/pool.rs".to_owned(),
         text: "a\nb\n#[cfg(test)]\nmod tests {\n}\n".to_owned(),
@@ -462,12 +553,68 @@ fn sources(folder: &str) -> Vec<Source> {
     found
 }
 
-/// The Markdown files at the root.
+/// All Markdown files.
 fn documents() -> Vec<Source> {
-    ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"]
+    files_below(Path::new(""))
         .iter()
-        .map(|name| read(&root().join(name)))
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .map(|path| read(&root().join(path)))
         .collect()
+}
+
+/// All files of the project, by their paths from the root, sorted. What is built or downloaded is left out.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    const MADE: &[&str] = &[
+        "target",
+        ".git",
+        "artifacts",
+        "corpus",
+        "__pycache__",
+        "shared",
+    ];
+    let mut found = Vec::new();
+    let entries =
+        fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    for entry in entries {
+        let entry = entry.expect("the folder can be read");
+        let path = folder.join(entry.file_name());
+        if MADE.iter().any(|made| entry.file_name() == *made) {
+            continue;
+        }
+        // A link may lead out of the project.
+        let kind = entry.file_type().expect("the entry has a type");
+        if kind.is_dir() {
+            found.extend(files_below(&path));
+        } else if kind.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The spellings of each row of a flag table.
+fn flag_rows(text: &str) -> Vec<Vec<String>> {
+    let rows = text.lines().filter_map(|line| {
+        let names = line.trim_start().strip_prefix("[\"-")?.split(']').next()?;
+        Some(format!("\"-{names}"))
+    });
+    rows.map(|names| {
+        names
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    })
+    .collect()
+}
+
+/// What stands in backquotes, blocks of code aside.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter(|line| !line.starts_with("    "))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
 fn read(path: &Path) -> Source {

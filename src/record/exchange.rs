@@ -85,7 +85,8 @@ pub struct RequestId {
 pub struct Ticks {
     /// When the schedule meant it to be sent. In the closed loop: when the slot came free.
     pub due: Tick,
-    /// When the engine took it up: start of the request (AIPerf's `start_perf_ns`), before any connection set-up.
+    /// Start of the request (AIPerf's `start_perf_ns`): the stamp just before the first system call for it, which begins its
+    /// connection's set-up or, on a kept connection, sends its first byte. When the engine took it up, if it never got that far.
     pub start: Tick,
     /// Connection set-up asked for; `NEVER` on a reused connection.
     pub connect_start: Tick,
@@ -161,7 +162,7 @@ pub struct EventMark {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// The response came whole, framing and all. Whether its content is a success is for [`crate::record::interpret`].
+    /// The response came whole, framing and all. Whether its content is a success is for [`Interpreter`](crate::record::Interpreter).
     #[default]
     Success,
     /// The peer or the network broke it.
