@@ -15,47 +15,47 @@ use tokenring::record::Exchange;
 use tokenring::schedule::Shard;
 use tokenring::wire::Limits;
 
-pub const MILLI: u64 = 1_000_000;
-pub const SECOND: u64 = 1_000 * MILLI;
+pub(crate) const MILLI: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000 * MILLI;
 
 /// What a test runs.
-pub struct Bench {
-    pub phases: Vec<PhasePlan>,
-    pub targets: Vec<Target>,
-    pub reuse: ConnectionReuse,
-    pub request_timeout: Nanos,
-    pub stop_grace: Nanos,
-    pub workers: usize,
-    pub words: Words,
-    pub seed: u64,
+pub(crate) struct Bench {
+    pub(crate) phases: Vec<PhasePlan>,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) reuse: ConnectionReuse,
+    pub(crate) request_timeout: Nanos,
+    pub(crate) stop_grace: Nanos,
+    pub(crate) workers: usize,
+    pub(crate) words: Words,
+    pub(crate) seed: u64,
 }
 
 /// What is said.
 #[derive(Clone, Copy)]
-pub struct Words {
+pub(crate) struct Words {
     /// Most turns of a conversation; each has 1 up to this many.
-    pub turns: u32,
+    pub(crate) turns: u32,
     /// Longest think time.
-    pub think: Nanos,
+    pub(crate) think: Nanos,
     /// Bodies of later turns hold what was replied.
-    pub live: bool,
+    pub(crate) live: bool,
     /// Bytes of a body.
-    pub body_bytes: usize,
+    pub(crate) body_bytes: usize,
 }
 
 /// What is left of a run.
-pub struct Played {
-    pub outcome: Outcome,
-    pub exchanges: Vec<Exchange>,
+pub(crate) struct Played {
+    pub(crate) outcome: Outcome,
+    pub(crate) exchanges: Vec<Exchange>,
     /// Exchanges that engines asked for.
-    pub blanks: usize,
-    pub counts: Counts,
+    pub(crate) blanks: usize,
+    pub(crate) counts: Counts,
     /// When each phase started.
-    pub starts: Vec<Tick>,
+    pub(crate) starts: Vec<Tick>,
 }
 
 /// The conductor's hand: tests stop a run with it.
-pub struct Conductor {
+pub(crate) struct Conductor {
     clock: VirtualClock,
     workers: usize,
     stop: AtomicU8,
@@ -65,7 +65,7 @@ pub struct Conductor {
 
 impl Bench {
     /// One phase on one worker with one plain target.
-    pub fn new(phase: PhasePlan) -> Bench {
+    pub(crate) fn new(phase: PhasePlan) -> Bench {
         Bench {
             phases: vec![phase],
             targets: vec![plain("10.0.0.1:80")],
@@ -83,12 +83,12 @@ impl Bench {
         }
     }
 
-    pub fn play(self, simulation: Simulation) -> Played {
+    pub(crate) fn play(self, simulation: Simulation) -> Played {
         self.play_with(simulation, |_, _| {})
     }
 
     /// `prepare` gets the conductor before the run, to call stops at a time.
-    pub fn play_with(
+    pub(crate) fn play_with(
         self,
         mut simulation: Simulation,
         prepare: impl FnOnce(&mut Simulation, &Arc<Conductor>),
@@ -146,7 +146,7 @@ impl Bench {
 }
 
 impl Conductor {
-    pub fn call(&self, stop: Stop) {
+    pub(crate) fn call(&self, stop: Stop) {
         let code = match stop {
             Stop::No => 0,
             Stop::Drain => 1,
@@ -212,7 +212,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// A number that looks random and follows from `number`.
-pub fn scatter(number: u64) -> u64 {
+pub(crate) fn scatter(number: u64) -> u64 {
     let mixed = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 29)
 }
@@ -293,24 +293,24 @@ fn add(a: Counts, b: Counts) -> Counts {
 }
 
 /// A target of one plain address.
-pub fn plain(address: &str) -> Target {
+pub(crate) fn plain(address: &str) -> Target {
     at(&[address], None)
 }
 
 /// A target of several addresses.
-pub fn at(addresses: &[&str], tls: Option<TlsTarget>) -> Target {
+pub(crate) fn at(addresses: &[&str], tls: Option<TlsTarget>) -> Target {
     Target {
         addresses: addresses.iter().map(|a| address(a)).collect(),
         tls,
     }
 }
 
-pub fn address(text: &str) -> SocketAddr {
+pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
 /// A profiling phase of the closed loop.
-pub fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
+pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
     PhasePlan {
         kind: PhaseKind::Profiling,
         arrivals: Arrivals::ClosedLoop,
