@@ -427,7 +427,8 @@ impl Engine {
 
     /// Pools the connection, keeps it for its session, or closes it.
     fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
-        let next_turn = session.filter(|session| !session.is_last_turn());
+        let goes_on = !self.phases.is_cut();
+        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
         match (keep, self.setup.reuse, next_turn) {
             (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
             (true, ConnectionReuse::StickyUserSessions, Some(session)) => {

@@ -41,6 +41,11 @@ impl Session {
         self.turn + 1 >= self.turn_count
     }
 
+    /// The connection kept for its next turn, which may have been closed since.
+    pub(super) fn own_connection(&self) -> Option<ConnId> {
+        self.conn
+    }
+
     /// Its next turn goes out on `conn`.
     pub(super) fn keep(&mut self, conn: ConnId) {
         self.conn = Some(conn);
