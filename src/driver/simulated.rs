@@ -208,6 +208,8 @@ pub struct Outcome {
     pub connections: usize,
     /// Most connections that the engines held at once.
     pub most_connections: usize,
+    /// When the engines closed each connection.
+    pub closed_at: BTreeMap<usize, Tick>,
     /// Connections that the engines had not closed.
     pub sockets_left: usize,
     /// Send buffers that were not given back.

@@ -185,8 +185,9 @@ impl Answer {
         pieces
     }
 
-    /// Length of what is sent when nothing cuts it.
-    pub(super) fn wire_length(&self) -> usize {
+    /// Bytes of head and body with their framing, when nothing cuts them.
+    #[must_use]
+    pub fn wire_length(&self) -> usize {
         let whole = Answer {
             ending: Ending::Whole,
             ..self.clone()

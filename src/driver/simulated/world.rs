@@ -150,6 +150,7 @@ pub(super) struct World {
     event_limit: u64,
     time_limit: Tick,
     connections: usize,
+    closed_at: BTreeMap<usize, Tick>,
     sockets: usize,
     most_sockets: usize,
     buffers_out: usize,
@@ -184,6 +185,7 @@ impl World {
             event_limit: simulation.event_limit,
             time_limit: simulation.time_limit,
             connections: 0,
+            closed_at: BTreeMap::new(),
             sockets: 0,
             most_sockets: 0,
             buffers_out: 0,
@@ -225,6 +227,7 @@ impl World {
         Outcome {
             end,
             now: self.now,
+            closed_at: self.closed_at,
             sockets_left: self.sockets,
             buffers_left: self.buffers_out,
             engines: self.workers.into_iter().map(|w| w.engine).collect(),
@@ -512,6 +515,7 @@ impl World {
         if let Some(link) = self.link_of(engine, conn) {
             self.forget(link);
             self.links[link].closed = true;
+            self.closed_at.insert(link, self.now);
             self.close_to_peer(link);
         }
     }
