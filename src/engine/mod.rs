@@ -294,6 +294,11 @@ impl Engine {
             self.on_plain(conn, &plain, data.len(), stamp);
         }
         self.plain = plain;
+        let over = self.table.current(conn).and_then(|c| c.tls.as_ref());
+        if over.is_some_and(tls::Tls::closed_cleanly) {
+            // close_notify ends the peer's side, whether or not the connection ends with it (RFC 8446 section 6.1).
+            self.on_closed(conn, CloseReason::Eof, stamp.tick);
+        }
     }
 
     /// `conn` ended, or could not be opened.
