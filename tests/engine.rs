@@ -9,6 +9,9 @@ mod bench;
 #[path = "engine/check.rs"]
 mod check;
 
+#[path = "engine/secure.rs"]
+mod secure;
+
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
@@ -574,5 +577,155 @@ fn sticky_connections_of_dropped_sessions_are_closed() {
             at <= played.starts[1],
             "connection {connection} lived on to {at:?}"
         );
+    }
+}
+
+/// The run of `seed` with TLS towards every target.
+fn play_secure(seed: u64, faults: Faults, timeout: Nanos) -> Judged {
+    let mut bench = random_bench(seed);
+    bench.request_timeout = timeout;
+    let mut simulation = Simulation::new(seed);
+    for target in &mut bench.targets {
+        target.tls = Some(secure::client("peer.test", true));
+        let host = Host {
+            tls: Some(secure::server()),
+            ..Host::default()
+        };
+        simulation.hosts.insert(target.addresses[0], host);
+    }
+    let judged = Judged::of(&bench, seed);
+    simulation.faults = faults;
+    let played = bench.play(simulation);
+    check(&played, &judged);
+    judged.with(played)
+}
+
+#[test]
+fn tls_changes_no_result() {
+    for seed in 0..60 {
+        check_faultless(&play_secure(seed, Faults::none(), Nanos(600 * SECOND)));
+    }
+    for seed in 60..120 {
+        let judged = play_secure(seed, Faults::rough(), Nanos(600 * SECOND));
+        check_faultless(&judged);
+        let played = judged.played.as_ref().expect("it was played");
+        for exchange in played
+            .exchanges
+            .iter()
+            .filter(|e| e.outcome == Ended::Success)
+        {
+            let ticks = exchange.ticks;
+            let new = ticks.connect_start != Tick::NEVER;
+            assert_eq!(new, ticks.tls_end != Tick::NEVER, "seed {seed}: {ticks:?}");
+            if new {
+                assert!(ticks.connect_end < ticks.tls_end, "seed {seed}: {ticks:?}");
+                assert!(
+                    ticks.tls_end <= ticks.first_byte_sent,
+                    "seed {seed}: {ticks:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn faults_below_tls_leave_nothing_behind() {
+    for seed in 200..320 {
+        play_secure(seed, Faults::all(0.03), Nanos(100 * MILLI));
+    }
+}
+
+/// One request over TLS, or what was meant for it.
+fn play_one_secure(
+    client: tokenring::engine::TlsTarget,
+    host: Host,
+    faults: Faults,
+    answer: Answer,
+) -> Played {
+    let mut bench = Bench::new(closed_loop(1, 2));
+    bench.request_timeout = Nanos(10 * SECOND);
+    bench.targets = vec![at(&["10.0.0.1:443"], Some(client))];
+    let judged = Judged::of(&bench, 1);
+    let mut simulation = Simulation::new(1);
+    simulation.hosts.insert(address("10.0.0.1:443"), host);
+    simulation.faults = faults;
+    simulation.server = Box::new(move |_, _| answer.clone());
+    let played = bench.play(simulation);
+    check(&played, &judged);
+    played
+}
+
+fn secure_host() -> Host {
+    Host {
+        tls: Some(secure::server()),
+        ..Host::default()
+    }
+}
+
+/// Anybody can close a connection; only the peer can say so inside TLS.
+#[test]
+fn a_body_until_the_close_needs_close_notify() {
+    for (no_close_notify, expected) in
+        [(0.0, Ended::Success), (1.0, Ended::Fault(Fault::Truncated))]
+    {
+        let faults = Faults {
+            no_close_notify,
+            ..Faults::none()
+        };
+        let answer = Answer {
+            delimiter: Delimiter::Close,
+            ..Answer::stream(3, Nanos(MILLI))
+        };
+        let client = secure::client("peer.test", true);
+        let played = play_one_secure(client, secure_host(), faults, answer);
+        for exchange in &played.exchanges {
+            assert_eq!(exchange.outcome, expected);
+            assert_eq!(exchange.events.len(), 4);
+        }
+    }
+}
+
+/// Bytes that follow close_notify once kept the engine reading them for ever.
+#[test]
+fn bytes_after_close_notify_are_ignored() {
+    for delimiter in [Delimiter::Close, Delimiter::Chunked] {
+        let answer = Answer {
+            delimiter,
+            keep_alive: false,
+            // More than TLS takes off the wire at once.
+            after_end: vec![b'.'; 20_000],
+            ..Answer::stream(3, Nanos(MILLI))
+        };
+        let client = secure::client("peer.test", true);
+        let played = play_one_secure(client, secure_host(), Faults::none(), answer);
+        for exchange in &played.exchanges {
+            assert_eq!(exchange.outcome, Ended::Success, "{delimiter:?}");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_that_does_not_hold_is_a_tls_fault() {
+    for client in [
+        secure::client("peer.test", false),
+        secure::client("other.test", true),
+    ] {
+        let answer = Answer::stream(3, Nanos(MILLI));
+        let played = play_one_secure(client, secure_host(), Faults::none(), answer);
+        for exchange in &played.exchanges {
+            assert_eq!(exchange.outcome, Ended::Fault(Fault::Tls));
+            assert_eq!(exchange.ticks.first_byte_sent, Tick::NEVER);
+        }
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_waited_for_until_the_limit() {
+    let client = secure::client("peer.test", true);
+    let answer = Answer::stream(3, Nanos(MILLI));
+    let played = play_one_secure(client, Host::default(), Faults::none(), answer);
+    for exchange in &played.exchanges {
+        assert_eq!(exchange.outcome, Ended::Timeout);
+        assert_eq!(exchange.ticks.tls_end, Tick::NEVER);
     }
 }

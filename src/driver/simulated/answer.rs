@@ -55,6 +55,8 @@ pub struct Answer {
     pub pieces: Vec<(Nanos, Vec<u8>)>,
     /// Bytes that answer nothing, straight after.
     pub surplus: Vec<u8>,
+    /// Bytes after an orderly end, below TLS: those that follow close_notify.
+    pub after_end: Vec<u8>,
     /// The head is no HTTP.
     pub garbage_head: bool,
     /// The size of the first chunk is no number.
@@ -82,6 +84,7 @@ impl Answer {
             delay: gap,
             pieces,
             surplus: Vec::new(),
+            after_end: Vec::new(),
             garbage_head: false,
             bad_chunk: false,
             early: false,

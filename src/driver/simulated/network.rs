@@ -90,8 +90,10 @@ impl World {
     /// The peer closes in order.
     fn close_by_peer(&mut self, link: usize) {
         if !self.chance.happens(self.faults.no_close_notify) {
-            let bytes = self.links[link].peer.farewell();
+            let peer = &mut self.links[link].peer;
+            let (bytes, after) = (peer.farewell(), std::mem::take(&mut peer.after_end));
             self.to_engine(link, bytes);
+            self.to_engine(link, after);
         }
         self.end_to_engine(link, CloseReason::Eof);
     }
@@ -180,6 +182,7 @@ impl World {
         peer.script = answer.render().into();
         peer.ending = answer.ending;
         peer.closes = answer.closes();
+        peer.after_end.clone_from(&answer.after_end);
         seen.answer = Some(answer);
         self.requests.push(seen);
         self.next_piece(link);

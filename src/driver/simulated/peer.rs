@@ -21,6 +21,8 @@ pub(super) struct Peer {
     pub(super) ending: Ending,
     /// It closes after the answer.
     pub(super) closes: bool,
+    /// What it sends below TLS after an orderly end.
+    pub(super) after_end: Vec<u8>,
     /// A request is being answered.
     pub(super) answering: bool,
     /// Requests taken.
@@ -44,6 +46,7 @@ impl Peer {
             script: VecDeque::new(),
             ending: Ending::Whole,
             closes: false,
+            after_end: Vec::new(),
             answering: false,
             served: 0,
             ended: false,
