@@ -28,6 +28,8 @@ pub enum Ending {
     Whole,
     /// All pieces of the body are given, the body never ends, and the connection stays open.
     Open,
+    /// All is given, then close_notify, and the connection stays open below TLS.
+    Notify,
     /// Nothing more comes after this many bytes.
     Stall(usize),
     /// The connection is reset after this many bytes.

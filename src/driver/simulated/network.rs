@@ -257,6 +257,10 @@ impl World {
                 }
                 self.take_requests(link);
             }
+            Ending::Notify => {
+                let bytes = self.links[link].peer.farewell();
+                self.to_engine(link, bytes);
+            }
             Ending::Open | Ending::Stall(_) => {}
             Ending::Reset(_) => self.end_to_engine(link, CloseReason::Reset),
             Ending::Close(_) => self.close_by_peer(link),
