@@ -123,14 +123,14 @@ impl Bench {
                 index,
                 count: workers,
             };
-            let sink = Box::new(Collector(Arc::clone(&kept)));
+            let sink = Box::new(kept.collector());
             let control: Arc<dyn Control> = conductor.clone();
             Engine::new(Arc::clone(&setup), Box::new(words), sink, control, shard)
         });
         let outcome = simulation.run(engines.collect());
         let counts = outcome.engines.iter().map(|e| *e.counts());
         let counts = counts.fold(Counts::default(), add);
-        let exchanges = std::mem::take(&mut *lock(&kept.exchanges));
+        let exchanges = kept.take();
         Played {
             outcome,
             exchanges,
@@ -188,13 +188,26 @@ impl Control for Conductor {
     }
 }
 
+/// What the sinks of a run collect.
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     exchanges: Mutex<Vec<Exchange>>,
     blanks: AtomicUsize,
 }
 
-struct Collector(Arc<Kept>);
+impl Kept {
+    /// A sink that hands over to this.
+    pub(crate) fn collector(self: &Arc<Kept>) -> Collector {
+        Collector(Arc::clone(self))
+    }
+
+    /// All exchanges so far.
+    pub(crate) fn take(&self) -> Vec<Exchange> {
+        std::mem::take(&mut *lock(&self.exchanges))
+    }
+}
+
+pub(crate) struct Collector(Arc<Kept>);
 
 impl Sink for Collector {
     fn blank(&mut self) -> Box<Exchange> {
