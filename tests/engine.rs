@@ -23,6 +23,13 @@ use tokenring::engine::Stop;
 use tokenring::record::{Exchange, Outcome as Ended};
 use tokenring::wire::Fault;
 
+/// Seeds `from..from + count`; `TOKENRING_SEEDS=20` tries twenty times as many.
+fn seeds(from: u64, count: u64) -> std::ops::Range<u64> {
+    let more = std::env::var("TOKENRING_SEEDS").ok();
+    let times = more.and_then(|more| more.parse().ok()).unwrap_or(1);
+    from..from + count * times
+}
+
 /// Any plan.
 fn random_phase(chance: &mut Chance) -> PhasePlan {
     let arrivals = match chance.below(4) {
@@ -99,7 +106,7 @@ fn play_random(seed: u64, faults: Faults, timeout: Nanos) -> Judged {
 
 #[test]
 fn without_faults_every_request_is_a_success() {
-    for seed in 0..400 {
+    for seed in seeds(0, 400) {
         let judged = play_random(seed, Faults::none(), Nanos(600 * SECOND));
         check_faultless(&judged);
     }
@@ -107,7 +114,7 @@ fn without_faults_every_request_is_a_success() {
 
 #[test]
 fn torn_and_late_reads_change_no_result() {
-    for seed in 1_000..1_600 {
+    for seed in seeds(1_000, 600) {
         let judged = play_random(seed, Faults::rough(), Nanos(600 * SECOND));
         check_faultless(&judged);
     }
@@ -120,7 +127,7 @@ fn late_completions_of_sends_change_no_result() {
         late_sent: 0.5,
         ..Faults::rough()
     };
-    for seed in 1_600..1_900 {
+    for seed in seeds(1_600, 300) {
         check_faultless(&play_random(seed, faults, Nanos(600 * SECOND)));
     }
 }
@@ -177,14 +184,14 @@ fn requests_start_when_they_are_due() {
 
 #[test]
 fn few_faults_of_every_kind_leave_nothing_behind() {
-    for seed in 2_000..2_800 {
+    for seed in seeds(2_000, 800) {
         play_random(seed, Faults::all(0.01), Nanos(SECOND));
     }
 }
 
 #[test]
 fn many_faults_of_every_kind_leave_nothing_behind() {
-    for seed in 3_000..3_800 {
+    for seed in seeds(3_000, 800) {
         play_random(seed, Faults::all(0.1), Nanos(30 * MILLI));
     }
 }
@@ -664,10 +671,10 @@ fn play_secure(seed: u64, faults: Faults, timeout: Nanos) -> Judged {
 
 #[test]
 fn tls_changes_no_result() {
-    for seed in 0..60 {
+    for seed in seeds(0, 60) {
         check_faultless(&play_secure(seed, Faults::none(), Nanos(600 * SECOND)));
     }
-    for seed in 60..120 {
+    for seed in seeds(60, 60) {
         let judged = play_secure(seed, Faults::rough(), Nanos(600 * SECOND));
         check_faultless(&judged);
         let played = judged.played.as_ref().expect("it was played");
@@ -692,7 +699,7 @@ fn tls_changes_no_result() {
 
 #[test]
 fn faults_below_tls_leave_nothing_behind() {
-    for seed in 200..320 {
+    for seed in seeds(200, 120) {
         play_secure(seed, Faults::all(0.03), Nanos(100 * MILLI));
     }
 }

@@ -62,9 +62,12 @@ struct Shared {
     /// Tasks that found the arena full.
     waiting: RefCell<Vec<Waker>>,
     /// Sockets by connection index; the generation tells whose.
-    sockets: RefCell<Vec<Option<(ConnId, Rc<TcpStream>)>>>,
+    sockets: RefCell<Vec<Option<Held>>>,
     timer_fired: Cell<bool>,
 }
+
+/// A socket, and whose it is.
+type Held = (ConnId, Rc<TcpStream>);
 
 struct Arena {
     bytes: Vec<u8>,
@@ -201,7 +204,7 @@ fn deliver(shared: &Shared, engine: &mut Engine, spare: &mut Vec<Completion>) {
                 done,
             } => engine.on_connected(conn, local_port, started, done),
             What::Received { begin, end, stamp } => {
-                engine.on_received(conn, &arena.bytes[begin..end], stamp)
+                engine.on_received(conn, &arena.bytes[begin..end], stamp);
             }
             What::Sent { bytes, sent } => engine.on_sent(conn, bytes, sent),
             What::Closed { reason, tick } => engine.on_closed(conn, reason, tick),

@@ -19,6 +19,7 @@ mod answer;
 mod chance;
 mod network;
 mod peer;
+mod pump;
 mod world;
 
 pub use answer::{Answer, Delimiter, Ending};

@@ -163,6 +163,10 @@ pub struct Engine {
     ops: VecDeque<Op>,
     request_deadlines: Deadlines,
     drain_deadlines: Deadlines,
+    #[expect(
+        clippy::vec_box,
+        reason = "a flight moves into its connection, and is large"
+    )]
     spare_flights: Vec<Box<Flight>>,
     spare_buffers: Vec<Vec<u8>>,
     plain: Vec<u8>,

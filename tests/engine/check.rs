@@ -85,9 +85,11 @@ pub(crate) fn check(played: &Played, asked: &Judged) {
         check_reads(exchange, &place);
         if exchange.outcome == Outcome::Success {
             let given = answers.get(&exchange.request_head[..]);
-            let given = given.unwrap_or_else(|| panic!("{place}: a success without an answer"));
-            if let Some(given) = given {
+            if let Some(Some(given)) = given {
                 assert_eq!(exchange.body, given.body(), "{place}: body");
+            } else {
+                // Left-over bytes may even come before the request is seen.
+                assert!(!spoilt.is_empty(), "{place}: a success without an answer");
             }
         }
     }
@@ -109,7 +111,7 @@ fn check_sums(played: &Played, asked: &Judged) {
     let resent = played.exchanges.iter().filter(|e| e.link.resent).count();
     assert_eq!(resent as u64, played.counts.resent, "seed {seed}");
     // A blank for each exchange, and one for each spare flight.
-    let most = played.exchanges.len() + peak_in_flight(played) as usize;
+    let most = played.exchanges.len() + peak_in_flight(played);
     assert!(
         played.blanks <= most,
         "seed {seed}: {} blanks asked for {} exchanges, {most} at most",
@@ -119,18 +121,18 @@ fn check_sums(played: &Played, asked: &Judged) {
 }
 
 /// Most exchanges under way at once, by worker, summed.
-fn peak_in_flight(played: &Played) -> i64 {
+fn peak_in_flight(played: &Played) -> usize {
     let mut peaks = 0;
     for worker in 0..3_u16 {
-        let mut changes: Vec<(u64, i64)> = Vec::new();
+        let mut changes: Vec<(u64, bool)> = Vec::new();
         for exchange in played.exchanges.iter().filter(|e| e.id.worker == worker) {
-            changes.push((exchange.ticks.due.0.min(exchange.ticks.start.0), 1));
-            changes.push((exchange.ticks.end.0.saturating_add(1), -1));
+            changes.push((exchange.ticks.due.0.min(exchange.ticks.start.0), true));
+            changes.push((exchange.ticks.end.0.saturating_add(1), false));
         }
         changes.sort_unstable();
-        let (mut now, mut peak) = (0, 0);
-        for (_, change) in changes {
-            now += change;
+        let (mut now, mut peak) = (0_usize, 0);
+        for (_, begins) in changes {
+            now = if begins { now + 1 } else { now - 1 };
             peak = peak.max(now);
         }
         peaks += peak;
@@ -180,7 +182,7 @@ fn check_numbers(played: &Played, asked: &Judged) {
                 .push(exchange.id.turn);
         }
         for (session, played) in turns {
-            let expected: Vec<u32> = (0..u32::try_from(played.len()).unwrap()).collect();
+            let expected: Vec<u32> = (0..).take(played.len()).collect();
             assert_eq!(played, expected, "seed {seed}: turns of session {session}");
         }
     }

@@ -55,7 +55,7 @@ impl Link {
 
 impl World {
     /// Bytes set out to the peer.
-    pub(super) fn to_peer(&mut self, link: usize, bytes: Vec<u8>) {
+    pub(super) fn send_to_peer(&mut self, link: usize, bytes: Vec<u8>) {
         let at = self.travel();
         let at = at.max(self.links[link].last_there);
         self.links[link].last_there = at;
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Bytes set out to the engine.
-    fn to_engine(&mut self, link: usize, bytes: Vec<u8>) {
+    fn send_to_engine(&mut self, link: usize, bytes: Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
@@ -92,8 +92,8 @@ impl World {
         if !self.chance.happens(self.faults.no_close_notify) {
             let peer = &mut self.links[link].peer;
             let (bytes, after) = (peer.farewell(), std::mem::take(&mut peer.after_end));
-            self.to_engine(link, bytes);
-            self.to_engine(link, after);
+            self.send_to_engine(link, bytes);
+            self.send_to_engine(link, after);
         }
         self.end_to_engine(link, CloseReason::Eof);
     }
@@ -129,12 +129,12 @@ impl World {
         }
         if !peer.receive(bytes) {
             let alert = peer.outgoing();
-            self.to_engine(link, alert);
+            self.send_to_engine(link, alert);
             return self.end_to_engine(link, CloseReason::Eof);
         }
         let handshake = peer.outgoing();
         let raced = peer.served > 0 && peer.has_bytes() && !peer.answering;
-        self.to_engine(link, handshake);
+        self.send_to_engine(link, handshake);
         if raced && self.chance.happens(self.faults.close_on_request) {
             let reason = [CloseReason::Eof, CloseReason::Reset][self.chance.index(2)];
             return self.end_to_engine(link, reason);
@@ -152,10 +152,11 @@ impl World {
             return self.answer(link, request, false);
         }
         let has_head = peer.head().is_some();
-        if has_head && self.chance.happens(self.faults.early_answer) {
-            if let Some(request) = self.links[link].peer.take_early() {
-                self.answer(link, request, true);
-            }
+        if has_head
+            && self.chance.happens(self.faults.early_answer)
+            && let Some(request) = self.links[link].peer.take_early()
+        {
+            self.answer(link, request, true);
         }
     }
 
@@ -241,7 +242,7 @@ impl World {
         }
         if let Some((_, piece)) = state.peer.script.pop_front() {
             let bytes = state.peer.say(&piece);
-            self.to_engine(link, bytes);
+            self.send_to_engine(link, bytes);
             if !self.links[link].peer.script.is_empty() {
                 return self.next_piece(link);
             }
@@ -259,7 +260,7 @@ impl World {
             }
             Ending::Notify => {
                 let bytes = self.links[link].peer.farewell();
-                self.to_engine(link, bytes);
+                self.send_to_engine(link, bytes);
             }
             Ending::Open | Ending::Stall(_) => {}
             Ending::Reset(_) => self.end_to_engine(link, CloseReason::Reset),
