@@ -661,7 +661,13 @@ fn any_record() -> impl Strategy<Value = Record> {
 
 fn any_context() -> impl Strategy<Value = Context> {
     any::<[bool; 5]>().prop_map(
-        |[streaming, use_server_token_count, per_chunk_usage, goodput, words]| Context {
+        |[
+            streaming,
+            use_server_token_count,
+            per_chunk_usage,
+            goodput,
+            words,
+        ]| Context {
             streaming,
             use_server_token_count,
             per_chunk_usage,

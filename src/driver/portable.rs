@@ -28,7 +28,7 @@ use super::{CloseReason, ConnId, Op, Sent, Stamp};
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes read and not yet parsed; a socket that finds it full is read again in the next turn.
+/// Bytes read and not yet parsed; a task that finds it full waits until the pump has emptied it.
 const ARENA_BYTES: usize = 4 << 20;
 
 /// Runs `engine` to its end on this thread.
@@ -59,13 +59,15 @@ struct Shared {
     queue: RefCell<Vec<Completion>>,
     arena: RefCell<Arena>,
     waker: RefCell<Option<Waker>>,
+    /// Tasks that found the arena full.
+    waiting: RefCell<Vec<Waker>>,
     /// Sockets by connection index; the generation tells whose.
-    sockets: RefCell<Vec<Option<Socketed>>>,
+    sockets: RefCell<Vec<Option<Held>>>,
     timer_fired: Cell<bool>,
 }
 
-/// An open socket and whose it is.
-type Socketed = (ConnId, Rc<TcpStream>);
+/// A socket, and whose it is.
+type Held = (ConnId, Rc<TcpStream>);
 
 struct Arena {
     bytes: Vec<u8>,
@@ -143,6 +145,7 @@ async fn pump(mut engine: Engine, clock: Clock) -> io::Result<Engine> {
             used: 0,
         }),
         waker: RefCell::new(None),
+        waiting: RefCell::new(Vec::new()),
         sockets: RefCell::new(Vec::new()),
         timer_fired: Cell::new(false),
     });
@@ -208,6 +211,9 @@ fn deliver(shared: &Shared, engine: &mut Engine, spare: &mut Vec<Completion>) {
         }
     }
     arena.used = 0;
+    for waker in shared.waiting.borrow_mut().drain(..) {
+        waker.wake();
+    }
 }
 
 /// Does what the engine wants; `None` when it has finished, else when it wants to be asked again.
@@ -290,37 +296,43 @@ async fn serve(shared: Rc<Shared>, conn: ConnId, stream: Rc<TcpStream>, started:
             done,
         },
     };
-    if matches!(what, What::Closed { .. }) {
-        return shared.push(conn, what);
-    }
+    let mut ended = matches!(what, What::Closed { .. });
     shared.push(conn, what);
-    loop {
+    while !ended {
         if stream.readable(false).await.is_err() || !shared.is_current(conn) {
             return;
         }
         match receive(&shared, &stream) {
-            Received::Data { begin, end, stamp } => {
-                shared.push(conn, What::Received { begin, end, stamp });
-            }
-            Received::End { reason, tick } => {
-                return shared.push(conn, What::Closed { reason, tick });
+            Received::Done(what) => {
+                ended = matches!(what, What::Closed { .. });
+                shared.push(conn, what);
             }
             Received::Nothing => {}
+            Received::Full => arena_emptied(&shared).await,
         }
     }
 }
 
+/// Returns after the pump's next turn. Waiting for the socket instead would return at once, with data there to be read, and
+/// the task would never let the pump have its turn.
+async fn arena_emptied(shared: &Shared) {
+    let mut waited = false;
+    std::future::poll_fn(|context: &mut Context<'_>| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        shared.waiting.borrow_mut().push(context.waker().clone());
+        shared.wake();
+        Poll::Pending
+    })
+    .await;
+}
+
 enum Received {
-    Data {
-        begin: usize,
-        end: usize,
-        stamp: Stamp,
-    },
-    End {
-        reason: CloseReason,
-        tick: Tick,
-    },
+    Done(What),
     Nothing,
+    /// The arena has no room.
+    Full,
 }
 
 /// One read, stamped.
@@ -329,36 +341,35 @@ fn receive(shared: &Shared, stream: &TcpStream) -> Received {
     let begin = arena.used;
     let end = (begin + READ_BYTES).min(arena.bytes.len());
     if begin == end {
-        shared.wake();
-        return Received::Nothing;
+        return Received::Full;
     }
     let descriptor = descriptor_of(stream);
     let socket = SockRef::from(&descriptor);
     let outcome = (&*socket).read(&mut arena.bytes[begin..end]);
     let tick = shared.clock.now();
     match outcome {
-        Ok(0) => Received::End {
+        Ok(0) => Received::Done(What::Closed {
             reason: CloseReason::Eof,
             tick,
-        },
+        }),
         Ok(n) => {
             arena.used = begin + n;
-            Received::Data {
+            Received::Done(What::Received {
                 begin,
                 end: begin + n,
                 stamp: Stamp {
                     tick,
                     kernel: Tick::NEVER,
                 },
-            }
+            })
         }
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
             Received::Nothing
         }
-        Err(error) => Received::End {
+        Err(error) => Received::Done(What::Closed {
             reason: reason_of(&error),
             tick,
-        },
+        }),
     }
 }
 

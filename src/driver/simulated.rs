@@ -1,3 +1,278 @@
-//! The driver of the tests.
+//! The driver of tests: virtual time, a seeded network, scripted servers.
 //!
-//! In: an engine. Out: nothing yet. Never: I/O.
+//! In: engines and a seed. Out: what the servers saw, and the engines at their end. Never: a socket, a clock, or anything that
+//! does not follow from the seed.
+//!
+//! A tick is a nanosecond. Several engines run interleaved in one virtual time, as workers of a run do. They are pumped as a
+//! real driver pumps them: completions are stamped when they happen, queued, and handed over together when the engine wakes;
+//! then the engine is asked until it waits.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::{Nanos, Tick};
+use crate::engine::Engine;
+
+mod answer;
+mod chance;
+mod network;
+mod peer;
+mod pump;
+mod world;
+
+pub use answer::{Answer, Delimiter, Ending};
+pub use chance::Chance;
+
+/// Virtual time, readable while a simulation runs.
+#[derive(Clone, Debug, Default)]
+pub struct VirtualClock(Arc<AtomicU64>);
+
+impl VirtualClock {
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Tick {
+        Tick(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, now: Tick) {
+        self.0.store(now.0, Ordering::Relaxed);
+    }
+}
+
+/// How probable each thing is that goes wrong, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// A read takes only a part of what is there.
+    pub split: f64,
+    /// All reads of a connection take at most three bytes.
+    pub bytewise: f64,
+    /// A read comes up to 5 ms late and finds more.
+    pub merge: f64,
+    /// Bytes travel up to 3 ms longer.
+    pub slow: f64,
+    /// The engine wakes up to 200 us late.
+    pub lag: f64,
+    /// The completion of a send comes up to 4 ms late, perhaps after the response.
+    pub late_sent: f64,
+    /// A request arrives in pieces.
+    pub request_split: f64,
+    /// Completions of a connection are still reported after it was closed.
+    pub stale: f64,
+    /// An answer stops and nothing more comes.
+    pub stall: f64,
+    /// An answer is reset, before its head or inside.
+    pub reset: f64,
+    /// An answer ends early in order.
+    pub truncate: f64,
+    /// An answer's head is no HTTP.
+    pub garbage: f64,
+    /// A chunk size is no number.
+    pub bad_chunk: f64,
+    /// Bytes follow an answer.
+    pub surplus: f64,
+    /// A body does not end although all of it has come.
+    pub open_body: f64,
+    /// A request is answered before its body has come, and the connection is closed.
+    pub early_answer: f64,
+    /// A kept connection is closed within 20 ms.
+    pub idle_close: f64,
+    /// A used connection is closed just as a request comes.
+    pub close_on_request: f64,
+    /// A connection is closed as soon as it is accepted.
+    pub early_close: f64,
+    /// Connecting is refused.
+    pub refuse: f64,
+    /// Connecting is never answered.
+    pub silent_connect: f64,
+    /// A send fails in the middle.
+    pub send_error: f64,
+    /// A TLS server ends without close_notify.
+    pub no_close_notify: f64,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    #[must_use]
+    pub fn none() -> Faults {
+        Faults::default()
+    }
+
+    /// Nothing goes wrong, but reads are cut and joined anyhow, and nothing comes on time.
+    #[must_use]
+    pub fn rough() -> Faults {
+        Faults {
+            split: 0.2,
+            bytewise: 0.03,
+            merge: 0.2,
+            slow: 0.2,
+            lag: 0.3,
+            request_split: 0.3,
+            stale: 0.5,
+            ..Faults::default()
+        }
+    }
+
+    /// Everything that can go wrong does, with `probability` each.
+    #[must_use]
+    pub fn all(probability: f64) -> Faults {
+        let p = probability;
+        Faults {
+            late_sent: p,
+            stall: p,
+            reset: p,
+            truncate: p,
+            garbage: p,
+            bad_chunk: p,
+            surplus: p,
+            open_body: p,
+            early_answer: p,
+            idle_close: p,
+            close_on_request: p,
+            early_close: p,
+            refuse: p,
+            silent_connect: p,
+            send_error: p,
+            no_close_notify: p,
+            ..Faults::rough()
+        }
+    }
+}
+
+/// What is behind an address.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// What connecting leads to.
+    pub reach: Reach,
+    /// It speaks TLS.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// What connecting leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// A connection.
+    #[default]
+    Open,
+    /// A refusal.
+    Refused,
+    /// Nothing, ever.
+    Silent,
+}
+
+/// A request as its server saw it.
+#[derive(Clone, Debug)]
+pub struct SeenRequest {
+    /// Which engine sent it.
+    pub engine: usize,
+    /// Connection it came on, counted over the run.
+    pub connection: usize,
+    /// Requests that came on this connection before.
+    pub earlier: u32,
+    /// When its last byte came.
+    pub at: Tick,
+    /// Its head, blank line included.
+    pub head: Vec<u8>,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// How it was answered; `None` when the connection was closed instead.
+    pub answer: Option<Answer>,
+}
+
+/// How a simulation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All engines said that they had finished.
+    Finished,
+    /// The limit of events, or of virtual time, came first.
+    Limit,
+    /// Nothing was to come, and not all engines had finished.
+    Dead,
+    /// An engine wanted to be asked again at once, over and over.
+    Spinning,
+}
+
+/// What a simulation left behind.
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Virtual time at the end.
+    pub now: Tick,
+    /// The engines.
+    pub engines: Vec<Engine>,
+    /// All requests that servers took, in order.
+    pub requests: Vec<SeenRequest>,
+    /// Most requests being answered at once: from the last byte of the request to the last byte of the answer.
+    pub most_at_once: u64,
+    /// Connections that were set up.
+    pub connections: usize,
+    /// Most connections that the engines held at once.
+    pub most_connections: usize,
+    /// When the engines closed each connection.
+    pub closed_at: BTreeMap<usize, Tick>,
+    /// Connections that the engines had not closed.
+    pub sockets_left: usize,
+    /// Send buffers that were not given back.
+    pub buffers_left: usize,
+    /// Breaches of the driver's contract: two sends at once, a connection opened over another.
+    pub breaches: Vec<String>,
+}
+
+/// Decides what is answered.
+pub type Server = Box<dyn FnMut(&SeenRequest, &mut Chance) -> Answer>;
+
+/// Something that happens at a time.
+pub type Act = Box<dyn FnOnce()>;
+
+/// A run to be simulated.
+///
+/// ```
+/// use tokenring::driver::simulated::{End, Simulation};
+/// let outcome = Simulation::new(7).run(Vec::new());
+/// assert_eq!(outcome.end, End::Finished);
+/// ```
+pub struct Simulation {
+    /// What everything random follows from.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Time from one end of a connection to the other.
+    pub latency: Nanos,
+    /// What is behind which address; plain open servers where nothing is said.
+    pub hosts: BTreeMap<SocketAddr, Host>,
+    /// What is answered.
+    pub server: Server,
+    /// What happens when, besides the network.
+    pub acts: Vec<(Tick, Act)>,
+    /// The virtual time.
+    pub clock: VirtualClock,
+    /// The simulation gives up after so many events.
+    pub event_limit: u64,
+    /// The simulation gives up at this time.
+    pub time_limit: Tick,
+}
+
+impl Simulation {
+    /// A network without faults, and servers with answers of any right shape.
+    #[must_use]
+    pub fn new(seed: u64) -> Simulation {
+        Simulation {
+            seed,
+            faults: Faults::none(),
+            latency: Nanos(50_000),
+            hosts: BTreeMap::new(),
+            server: Box::new(|_, chance| Answer::random(chance)),
+            acts: Vec::new(),
+            clock: VirtualClock::default(),
+            event_limit: 3_000_000,
+            time_limit: Tick(Nanos::from_millis(3_600_000).0),
+        }
+    }
+
+    /// Runs `engines` to their end, or to a limit.
+    #[must_use]
+    pub fn run(self, engines: Vec<Engine>) -> Outcome {
+        world::World::new(self, engines).run()
+    }
+}

@@ -315,6 +315,11 @@ impl Engine {
             self.on_plain(conn, &plain, data.len(), stamp);
         }
         self.plain = plain;
+        let over = self.table.current(conn).and_then(|c| c.tls.as_ref());
+        if over.is_some_and(tls::Tls::closed_cleanly) {
+            // close_notify ends the peer's side, whether or not the connection ends with it (RFC 8446 section 6.1).
+            self.on_closed(conn, CloseReason::Eof, stamp.tick);
+        }
     }
 
     /// `conn` ended, or could not be opened.
@@ -448,7 +453,8 @@ impl Engine {
 
     /// Pools the connection, keeps it for its session, or closes it.
     fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
-        let next_turn = session.filter(|session| !session.is_last_turn());
+        let goes_on = !self.phases.is_cut();
+        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
         match (keep, self.setup.reuse, next_turn) {
             (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
             (true, ConnectionReuse::StickyUserSessions, Some(session)) => {

@@ -109,13 +109,10 @@ impl Running {
         }
     }
 
-    /// Sessions that wait for a turn that will not come end here.
-    fn drop_waiting(&mut self, now: Tick) {
-        for _ in 0..self.ready.len() + self.waiting.len() {
-            self.schedule.session_ended(now);
-        }
-        self.ready.clear();
-        self.waiting.clear();
+    /// Takes out the sessions that wait for a turn.
+    fn take_waiting(&mut self) -> Vec<Session> {
+        let waiting = self.waiting.drain().map(|turn| turn.0.session);
+        self.ready.drain(..).chain(waiting).collect()
     }
 }
 
@@ -187,7 +184,7 @@ impl Engine {
                 Verdict::WaitForSlot => break,
                 Verdict::Done => {
                     running.sending_over = true;
-                    running.drop_waiting(now);
+                    self.drop_waiting(now);
                     break;
                 }
             }
@@ -206,7 +203,7 @@ impl Engine {
                 running.schedule.halt();
                 self.cut(outcome, now);
                 self.phases.running().sending_over = true;
-                self.phases.running().drop_waiting(now);
+                self.drop_waiting(now);
             } else if at > now {
                 until = until.min(at);
             }
@@ -216,6 +213,16 @@ impl Engine {
             return now;
         }
         until
+    }
+
+    /// Sessions that wait for a turn that will not come end here, and connections of their own with them.
+    fn drop_waiting(&mut self, now: Tick) {
+        for session in self.phases.running().take_waiting() {
+            self.phases.running().schedule.session_ended(now);
+            if let Some(conn) = session.own_connection() {
+                self.close(conn);
+            }
+        }
     }
 
     fn leave_phase(&mut self, now: Tick) {

@@ -41,6 +41,11 @@ impl Session {
         self.turn + 1 >= self.turn_count
     }
 
+    /// The connection kept for its next turn, which may have been closed since.
+    pub(super) fn own_connection(&self) -> Option<ConnId> {
+        self.conn
+    }
+
     /// Its next turn goes out on `conn`.
     pub(super) fn keep(&mut self, conn: ConnId) {
         self.conn = Some(conn);
@@ -81,13 +86,10 @@ impl Engine {
         };
         self.serial += 1;
         let phase = self.phases.index();
-        let exchange = self.sink.blank();
+        // A spare flight was given an empty exchange when its last one was handed over.
         let mut flight = match self.spare_flights.pop() {
-            Some(mut flight) => {
-                flight.exchange = exchange;
-                flight
-            }
-            None => Box::new(Flight::new(exchange, self.setup.limits)),
+            Some(flight) => flight,
+            None => Box::new(Flight::new(self.sink.blank(), self.setup.limits)),
         };
         flight.reset();
         flight.serial = self.serial;

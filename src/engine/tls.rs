@@ -39,7 +39,10 @@ impl Tls {
     /// Takes ciphertext; appends the plaintext it held to `plain`.
     pub(super) fn receive(&mut self, mut data: &[u8], plain: &mut Vec<u8>) -> Result<(), Fault> {
         while !data.is_empty() {
-            self.inner.read_tls(&mut data).map_err(|_| Fault::Tls)?;
+            if self.inner.read_tls(&mut data).map_err(|_| Fault::Tls)? == 0 {
+                // Nothing is read after close_notify.
+                return Ok(());
+            }
             let state = self.inner.process_new_packets().map_err(|_| Fault::Tls)?;
             let begin = plain.len();
             plain.resize(begin + state.plaintext_bytes_to_read(), 0);

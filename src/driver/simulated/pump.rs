@@ -1,0 +1,231 @@
+//! The driver's half of a simulation.
+//!
+//! In: completions. Out: an engine pumped as a real driver pumps it, and its operations on simulated connections. Never: hands
+//! over a completion when it happens rather than when the engine wakes.
+
+use std::net::SocketAddr;
+
+use crate::clock::Tick;
+use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
+use crate::engine::Engine;
+
+use super::Reach;
+use super::network::Link;
+use super::peer::Peer;
+use super::world::{Event, World};
+
+/// An engine that wants to be asked again at once this often at one time never stops.
+const SPINS: u32 = 64;
+
+/// A completion that waits for its engine to wake.
+pub(super) enum Completion {
+    Connected {
+        local_port: u16,
+        started: Tick,
+        done: Tick,
+    },
+    Received {
+        bytes: Vec<u8>,
+        stamp: Stamp,
+    },
+    Sent {
+        bytes: Vec<u8>,
+        sent: Sent,
+    },
+    Closed {
+        reason: CloseReason,
+        tick: Tick,
+    },
+}
+
+/// One engine and its driver's state.
+pub(super) struct Worker {
+    pub(super) engine: Engine,
+    pub(super) inbox: Vec<(ConnId, Completion)>,
+    /// The link of each connection index.
+    pub(super) sockets: Vec<Option<usize>>,
+    pub(super) wakes_at: Tick,
+    pub(super) finished: bool,
+}
+
+impl World {
+    /// Queues a completion for its engine and wakes it.
+    pub(super) fn report(&mut self, link: usize, completion: Completion) {
+        let state = &self.links[link];
+        let (engine, conn) = (state.engine, state.conn);
+        let returns_buffer = matches!(completion, Completion::Sent { .. });
+        if state.closed && !returns_buffer && !self.chance.happens(self.faults.stale) {
+            return;
+        }
+        self.workers[engine].inbox.push((conn, completion));
+        let at = self.lagged(self.now);
+        self.wake(engine, at);
+    }
+
+    fn lagged(&mut self, at: Tick) -> Tick {
+        if self.chance.happens(self.faults.lag) {
+            at.plus(self.chance.below(200_000))
+        } else {
+            at
+        }
+    }
+
+    pub(super) fn wake(&mut self, engine: usize, at: Tick) {
+        if at < self.workers[engine].wakes_at {
+            self.workers[engine].wakes_at = at;
+            self.schedule(at, Event::Wake { engine });
+        }
+    }
+
+    /// What a real driver's loop does in one turn.
+    pub(super) fn pump(&mut self, engine: usize) {
+        self.workers[engine].wakes_at = Tick::NEVER;
+        for _ in 0..SPINS {
+            self.deliver(engine);
+            let Some(until) = self.carry_out(engine) else {
+                self.workers[engine].finished = true;
+                return;
+            };
+            if until > self.now && self.workers[engine].inbox.is_empty() {
+                let at = self.lagged(until);
+                return self.wake(engine, at);
+            }
+        }
+        self.spinning = true;
+    }
+
+    pub(super) fn deliver(&mut self, index: usize) {
+        let worker = &mut self.workers[index];
+        for (conn, completion) in std::mem::take(&mut worker.inbox) {
+            let engine = &mut worker.engine;
+            match completion {
+                Completion::Connected {
+                    local_port,
+                    started,
+                    done,
+                } => engine.on_connected(conn, local_port, started, done),
+                Completion::Received { bytes, stamp } => engine.on_received(conn, &bytes, stamp),
+                Completion::Sent { bytes, sent } => engine.on_sent(conn, bytes, sent),
+                Completion::Closed { reason, tick } => engine.on_closed(conn, reason, tick),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, engine: usize) -> Option<Tick> {
+        loop {
+            match self.workers[engine].engine.next(self.now) {
+                Op::Connect { conn, address } => self.connect(engine, conn, address),
+                Op::Send { conn, bytes } => self.send(engine, conn, bytes),
+                Op::Close { conn } => self.close(engine, conn),
+                Op::Wait { until } => return Some(until),
+                Op::Finished => return None,
+            }
+        }
+    }
+
+    fn connect(&mut self, engine: usize, conn: ConnId, address: SocketAddr) {
+        let host = self.hosts.get(&address).cloned().unwrap_or_default();
+        let bytewise = self.chance.happens(self.faults.bytewise);
+        let link = self.links.len();
+        let peer = Peer::new(host.tls.as_ref());
+        self.links.push(Link::new(engine, conn, peer, bytewise));
+        let sockets = &mut self.workers[engine].sockets;
+        let index = conn.index as usize;
+        sockets.resize(sockets.len().max(index + 1), None);
+        if sockets[index].replace(link).is_some() {
+            self.breaches
+                .push(format!("{conn:?} was opened over another connection"));
+        } else {
+            self.sockets += 1;
+            self.most_sockets = self.most_sockets.max(self.sockets);
+        }
+        let silent = self.chance.happens(self.faults.silent_connect);
+        let refused = self.chance.happens(self.faults.refuse);
+        let at = self.now.plus(2 * self.latency.0);
+        let started = self.now;
+        match host.reach {
+            Reach::Silent => {}
+            _ if silent => {}
+            Reach::Open if !refused => self.schedule(at, Event::Connected { link, started }),
+            _ => {
+                let reason = CloseReason::Refused;
+                self.schedule(at, Event::Failed { link, reason });
+            }
+        }
+    }
+
+    fn send(&mut self, engine: usize, conn: ConnId, bytes: Vec<u8>) {
+        self.buffers_out += 1;
+        let now = self.now;
+        let mut sent = Sent {
+            first: now,
+            last: now,
+            writes: 1,
+            error: None,
+        };
+        let Some(link) = self.link_of(engine, conn) else {
+            sent.error = Some(CloseReason::Io);
+            self.buffers_out -= 1;
+            return self.workers[engine].engine.on_sent(conn, bytes, sent);
+        };
+        if std::mem::replace(&mut self.links[link].sending, true) {
+            self.breaches
+                .push(format!("{conn:?} was given two sends at once"));
+        }
+        let mut taken = bytes.len();
+        if self.links[link].ended == Some(CloseReason::Reset) {
+            taken = 0;
+            sent.writes = 0;
+            sent.error = Some(CloseReason::Reset);
+        } else if self.chance.happens(self.faults.send_error) {
+            taken = self.chance.index(bytes.len());
+            sent.error = Some([CloseReason::Reset, CloseReason::Io][self.chance.index(2)]);
+        }
+        let mut from = 0;
+        if self.chance.happens(self.faults.request_split) {
+            from = self.chance.index(taken);
+            sent.writes += u32::from(from > 0);
+            if from > 0 {
+                self.send_to_peer(link, bytes[..from].to_vec());
+            }
+        }
+        if from < taken {
+            self.send_to_peer(link, bytes[from..taken].to_vec());
+        }
+        if self.chance.happens(self.faults.late_sent) {
+            sent.last = now.plus(self.chance.below(4_000_000));
+            self.schedule(sent.last, Event::Sent { link, bytes, sent });
+        } else {
+            self.links[link].sending = false;
+            self.buffers_out -= 1;
+            self.workers[engine].engine.on_sent(conn, bytes, sent);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, link: usize, bytes: Vec<u8>, sent: Sent) {
+        self.buffers_out -= 1;
+        self.report(link, Completion::Sent { bytes, sent });
+    }
+
+    fn close(&mut self, engine: usize, conn: ConnId) {
+        if let Some(link) = self.link_of(engine, conn) {
+            self.forget(link);
+            self.links[link].closed = true;
+            self.closed_at.insert(link, self.now);
+            self.close_to_peer(link);
+        }
+    }
+
+    fn link_of(&self, engine: usize, conn: ConnId) -> Option<usize> {
+        let link = (*self.workers[engine].sockets.get(conn.index as usize)?)?;
+        (self.links[link].conn == conn).then_some(link)
+    }
+
+    pub(super) fn forget(&mut self, link: usize) {
+        let (engine, conn) = (self.links[link].engine, self.links[link].conn);
+        if self.link_of(engine, conn) == Some(link) {
+            self.workers[engine].sockets[conn.index as usize] = None;
+            self.sockets -= 1;
+        }
+    }
+}

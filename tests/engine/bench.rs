@@ -1,0 +1,341 @@
+//! What an engine needs around it, in memory.
+//!
+//! In: phases, targets, a simulation. Out: the exchanges and counts of every worker. Never: a clock, or a file.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokenring::clock::{Nanos, Rate, Tick};
+use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
+use tokenring::endpoint::Reply;
+use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload};
+use tokenring::record::Exchange;
+use tokenring::schedule::Shard;
+use tokenring::wire::Limits;
+
+pub(crate) const MILLI: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000 * MILLI;
+
+/// What a test runs.
+pub(crate) struct Bench {
+    pub(crate) phases: Vec<PhasePlan>,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) reuse: ConnectionReuse,
+    pub(crate) request_timeout: Nanos,
+    pub(crate) stop_grace: Nanos,
+    pub(crate) workers: usize,
+    pub(crate) words: Words,
+    pub(crate) seed: u64,
+}
+
+/// What is said.
+#[derive(Clone, Copy)]
+pub(crate) struct Words {
+    /// Most turns of a conversation; each has 1 up to this many.
+    pub(crate) turns: u32,
+    /// Longest think time.
+    pub(crate) think: Nanos,
+    /// Bodies of later turns hold what was replied.
+    pub(crate) live: bool,
+    /// Bytes of a body.
+    pub(crate) body_bytes: usize,
+}
+
+/// What is left of a run.
+pub(crate) struct Played {
+    pub(crate) outcome: Outcome,
+    pub(crate) exchanges: Vec<Exchange>,
+    /// Exchanges that engines asked for.
+    pub(crate) blanks: usize,
+    pub(crate) counts: Counts,
+    /// When each phase started.
+    pub(crate) starts: Vec<Tick>,
+}
+
+/// The conductor's hand: tests stop a run with it.
+pub(crate) struct Conductor {
+    clock: VirtualClock,
+    workers: usize,
+    stop: AtomicU8,
+    ready: Vec<AtomicUsize>,
+    starts: Vec<AtomicU64>,
+}
+
+impl Bench {
+    /// One phase on one worker with one plain target.
+    pub(crate) fn new(phase: PhasePlan) -> Bench {
+        Bench {
+            phases: vec![phase],
+            targets: vec![plain("10.0.0.1:80")],
+            reuse: ConnectionReuse::Pooled,
+            request_timeout: Nanos::from_millis(600_000),
+            stop_grace: Nanos::from_millis(1_000),
+            workers: 1,
+            words: Words {
+                turns: 1,
+                think: Nanos(0),
+                live: false,
+                body_bytes: 100,
+            },
+            seed: 1,
+        }
+    }
+
+    pub(crate) fn play(self, simulation: Simulation) -> Played {
+        self.play_with(simulation, |_, _| {})
+    }
+
+    /// `prepare` gets the conductor before the run, to call stops at a time.
+    pub(crate) fn play_with(
+        self,
+        mut simulation: Simulation,
+        prepare: impl FnOnce(&mut Simulation, &Arc<Conductor>),
+    ) -> Played {
+        let workers = self.workers;
+        let conductor = Arc::new(Conductor {
+            clock: simulation.clock.clone(),
+            workers,
+            stop: AtomicU8::new(0),
+            ready: (0..=self.phases.len())
+                .map(|_| AtomicUsize::new(0))
+                .collect(),
+            starts: (0..=self.phases.len())
+                .map(|_| AtomicU64::new(u64::MAX))
+                .collect(),
+        });
+        prepare(&mut simulation, &conductor);
+        let words = self.words;
+        let setup = Arc::new(Setup {
+            phases: self.phases,
+            targets: self.targets,
+            reuse: self.reuse,
+            request_timeout: self.request_timeout,
+            stop_grace: self.stop_grace,
+            limits: Limits::default(),
+            seed: self.seed,
+            rate: Rate::NANOS,
+        });
+        let kept = Arc::new(Kept::default());
+        let engines = (0..workers).map(|index| {
+            let shard = Shard {
+                index,
+                count: workers,
+            };
+            let sink = Box::new(kept.collector());
+            let control: Arc<dyn Control> = conductor.clone();
+            Engine::new(Arc::clone(&setup), Box::new(words), sink, control, shard)
+        });
+        let outcome = simulation.run(engines.collect());
+        let counts = outcome.engines.iter().map(|e| *e.counts());
+        let counts = counts.fold(Counts::default(), add);
+        let exchanges = kept.take();
+        Played {
+            outcome,
+            exchanges,
+            blanks: kept.blanks.load(Ordering::Relaxed),
+            counts,
+            starts: conductor
+                .starts
+                .iter()
+                .map(|s| Tick(s.load(Ordering::Relaxed)))
+                .collect(),
+        }
+    }
+}
+
+impl Conductor {
+    pub(crate) fn call(&self, stop: Stop) {
+        let code = match stop {
+            Stop::No => 0,
+            Stop::Drain => 1,
+            Stop::Now => 2,
+        };
+        self.stop.store(code, Ordering::Relaxed);
+    }
+}
+
+impl Control for Conductor {
+    fn phase_start(&self, phase: usize) -> Option<Tick> {
+        let start = Tick(self.starts[phase].load(Ordering::Relaxed));
+        (start != Tick::NEVER).then_some(start)
+    }
+
+    fn ready_for(&self, phase: usize) {
+        let before = self.ready[phase].fetch_add(1, Ordering::Relaxed);
+        assert!(
+            before < self.workers,
+            "a worker was ready twice for phase {phase}"
+        );
+        if before + 1 == self.workers {
+            let start = self.clock.now().plus(MILLI);
+            self.starts[phase].store(start.0, Ordering::Relaxed);
+        }
+    }
+
+    fn stop(&self) -> Stop {
+        [Stop::No, Stop::Drain, Stop::Now][usize::from(self.stop.load(Ordering::Relaxed))]
+    }
+
+    fn publish(&self, counts: &Counts) {
+        let ended = counts.whole + counts.failed + counts.cancelled;
+        assert_eq!(
+            counts.sent,
+            ended + counts.in_flight,
+            "{counts:?} do not add up"
+        );
+    }
+}
+
+/// What the sinks of a run collect.
+#[derive(Default)]
+pub(crate) struct Kept {
+    exchanges: Mutex<Vec<Exchange>>,
+    blanks: AtomicUsize,
+}
+
+impl Kept {
+    /// A sink that hands over to this.
+    pub(crate) fn collector(self: &Arc<Kept>) -> Collector {
+        Collector(Arc::clone(self))
+    }
+
+    /// All exchanges so far.
+    pub(crate) fn take(&self) -> Vec<Exchange> {
+        std::mem::take(&mut *lock(&self.exchanges))
+    }
+}
+
+pub(crate) struct Collector(Arc<Kept>);
+
+impl Sink for Collector {
+    fn blank(&mut self) -> Box<Exchange> {
+        self.0.blanks.fetch_add(1, Ordering::Relaxed);
+        Box::default()
+    }
+
+    fn push(&mut self, exchange: Box<Exchange>) {
+        lock(&self.0.exchanges).push(*exchange);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that looks random and follows from `number`.
+pub(crate) fn scatter(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
+}
+
+impl Workload for Words {
+    fn pick(&mut self, phase: usize, session: u64) -> u32 {
+        u32::try_from(session + 100_000 * phase as u64).expect("tests are short")
+    }
+
+    fn turn_count(&self, conversation: u32) -> u32 {
+        1 + u32::try_from(scatter(u64::from(conversation)) % u64::from(self.turns))
+            .expect("a remainder of 32 bits")
+    }
+
+    fn delay(&self, conversation: u32, turn: u32) -> Nanos {
+        let number = u64::from(conversation) << 8 | u64::from(turn);
+        Nanos(
+            scatter(number)
+                .checked_rem(self.think.0 + 1)
+                .unwrap_or_default(),
+        )
+    }
+
+    fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>> {
+        let lives = self.live && turn > 0;
+        (!lives).then(|| text(conversation, turn, 0, self.body_bytes))
+    }
+
+    fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]> {
+        assert_eq!(
+            history.len(),
+            turn as usize,
+            "one entry for each earlier turn"
+        );
+        let kept = history.iter().flatten().count();
+        text(conversation, turn, kept, self.body_bytes)
+    }
+
+    fn needs_reply(&self, _conversation: u32) -> bool {
+        true
+    }
+
+    fn reply(&self, exchange: &Exchange) -> Option<Reply> {
+        assert!(!exchange.id.last_turn, "nobody needs the last reply");
+        self.live.then(Reply::default)
+    }
+
+    fn write_head(
+        &self,
+        out: &mut Vec<u8>,
+        target: u16,
+        request: u128,
+        session: u128,
+        body_length: usize,
+    ) {
+        assert!(out.is_empty(), "an exchange was not cleared");
+        let head = format!(
+            "POST /v1/{target} HTTP/1.1\r\nHost: peer\r\nX-Request-ID: {request:032x}\r\nX-Correlation-ID: {session:032x}\r\nContent-Length: {body_length}\r\n\r\n"
+        );
+        out.extend_from_slice(head.as_bytes());
+    }
+}
+
+fn text(conversation: u32, turn: u32, kept: usize, bytes: usize) -> Arc<[u8]> {
+    let mut text = format!("{conversation} {turn} {kept} ").into_bytes();
+    text.resize(bytes.max(text.len()), b'.');
+    text.into()
+}
+
+fn add(a: Counts, b: Counts) -> Counts {
+    Counts {
+        sent: a.sent + b.sent,
+        whole: a.whole + b.whole,
+        failed: a.failed + b.failed,
+        cancelled: a.cancelled + b.cancelled,
+        in_flight: a.in_flight + b.in_flight,
+        connects: a.connects + b.connects,
+        resent: a.resent + b.resent,
+        open_connections: a.open_connections + b.open_connections,
+        unsent: a.unsent + b.unsent,
+    }
+}
+
+/// A target of one plain address.
+pub(crate) fn plain(address: &str) -> Target {
+    at(&[address], None)
+}
+
+/// A target of several addresses.
+pub(crate) fn at(addresses: &[&str], tls: Option<TlsTarget>) -> Target {
+    Target {
+        addresses: addresses.iter().map(|a| address(a)).collect(),
+        tls,
+    }
+}
+
+pub(crate) fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// A profiling phase of the closed loop.
+pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
+    PhasePlan {
+        kind: PhaseKind::Profiling,
+        arrivals: Arrivals::ClosedLoop,
+        concurrency: Some(concurrency),
+        stop: StopRule {
+            requests: Some(requests),
+            ..StopRule::default()
+        },
+        grace: None,
+    }
+}

@@ -1,0 +1,360 @@
+//! What must hold after any run.
+//!
+//! In: a played run and what was asked. Out: a panic that names the seed. Never: a rule that holds for one plan only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokenring::clock::Tick;
+use tokenring::config::{Arrivals, ConnectionReuse, PhasePlan, StopRule};
+use tokenring::driver::simulated::{Answer, End};
+use tokenring::record::{Exchange, Outcome};
+
+use crate::bench::{Bench, Played};
+
+/// What was asked of a run, and what came of it.
+pub(crate) struct Judged {
+    pub(crate) seed: u64,
+    pub(crate) phases: Vec<PhasePlan>,
+    pub(crate) reuse: ConnectionReuse,
+    /// It was stopped before its end.
+    pub(crate) interrupted: bool,
+    pub(crate) played: Option<Played>,
+}
+
+impl Judged {
+    pub(crate) fn of(bench: &Bench, seed: u64) -> Judged {
+        Judged {
+            seed,
+            phases: bench.phases.clone(),
+            reuse: bench.reuse,
+            interrupted: false,
+            played: None,
+        }
+    }
+
+    pub(crate) fn with(self, played: Played) -> Judged {
+        Judged {
+            played: Some(played),
+            ..self
+        }
+    }
+}
+
+/// Holds with any faults.
+pub(crate) fn check(played: &Played, asked: &Judged) {
+    let seed = asked.seed;
+    let outcome = &played.outcome;
+    assert_eq!(
+        outcome.end,
+        End::Finished,
+        "seed {seed} at {:?}",
+        outcome.now
+    );
+    assert_eq!(outcome.breaches, [""; 0], "seed {seed}");
+    assert_eq!(outcome.sockets_left, 0, "seed {seed}: sockets left open");
+    assert_eq!(outcome.buffers_left, 0, "seed {seed}: buffers not returned");
+    let counts = played.counts;
+    assert_eq!(counts.in_flight, 0, "seed {seed}");
+    assert_eq!(counts.open_connections, 0, "seed {seed}");
+    assert_eq!(
+        counts.sent,
+        counts.whole + counts.failed + counts.cancelled,
+        "seed {seed}"
+    );
+    assert_eq!(
+        counts.sent,
+        played.exchanges.len() as u64,
+        "seed {seed}: one exchange a request"
+    );
+    check_sums(played, asked);
+    check_numbers(played, asked);
+    // The last answer to each request, unless bytes of an earlier answer were left over on its connection: those are taken for
+    // the start of its own, which no client can tell.
+    let mut answers: BTreeMap<&[u8], Option<&Answer>> = BTreeMap::new();
+    let mut spoilt = BTreeSet::new();
+    for seen in &outcome.requests {
+        let clean = !spoilt.contains(&seen.connection);
+        answers.insert(&seen.head, seen.answer.as_ref().filter(|_| clean));
+        if seen.answer.as_ref().is_some_and(|a| !a.surplus.is_empty()) {
+            spoilt.insert(seen.connection);
+        }
+    }
+    for exchange in &played.exchanges {
+        let place = format!("seed {seed}, request {:?}", exchange.id);
+        check_ticks(exchange, &place);
+        check_reads(exchange, &place);
+        if exchange.outcome == Outcome::Success {
+            let given = answers.get(&exchange.request_head[..]);
+            if let Some(Some(given)) = given {
+                assert_eq!(exchange.body, given.body(), "{place}: body");
+            } else {
+                // Left-over bytes may even come before the request is seen.
+                assert!(!spoilt.is_empty(), "{place}: a success without an answer");
+            }
+        }
+    }
+}
+
+fn check_sums(played: &Played, asked: &Judged) {
+    let seed = asked.seed;
+    let count = |wanted: fn(&Outcome) -> bool| {
+        let found = played.exchanges.iter().filter(|e| wanted(&e.outcome));
+        found.count() as u64
+    };
+    let whole = count(|o| *o == Outcome::Success);
+    let failed = count(|o| matches!(o, Outcome::Fault(_) | Outcome::Timeout));
+    assert_eq!(
+        (whole, failed),
+        (played.counts.whole, played.counts.failed),
+        "seed {seed}"
+    );
+    let resent = played.exchanges.iter().filter(|e| e.link.resent).count();
+    assert_eq!(resent as u64, played.counts.resent, "seed {seed}");
+    // A blank for each exchange, and one for each spare flight.
+    let most = played.exchanges.len() + peak_in_flight(played);
+    assert!(
+        played.blanks <= most,
+        "seed {seed}: {} blanks asked for {} exchanges, {most} at most",
+        played.blanks,
+        played.exchanges.len()
+    );
+}
+
+/// Most exchanges under way at once, by worker, summed.
+fn peak_in_flight(played: &Played) -> usize {
+    let mut peaks = 0;
+    for worker in 0..3_u16 {
+        let mut changes: Vec<(u64, bool)> = Vec::new();
+        for exchange in played.exchanges.iter().filter(|e| e.id.worker == worker) {
+            changes.push((exchange.ticks.due.0.min(exchange.ticks.start.0), true));
+            changes.push((exchange.ticks.end.0.saturating_add(1), false));
+        }
+        changes.sort_unstable();
+        let (mut now, mut peak) = (0_usize, 0);
+        for (_, begins) in changes {
+            now = if begins { now + 1 } else { now - 1 };
+            peak = peak.max(now);
+        }
+        peaks += peak;
+    }
+    peaks
+}
+
+/// Numbers are given once, and densely where they were counted.
+fn check_numbers(played: &Played, asked: &Judged) {
+    let seed = asked.seed;
+    for (phase, plan) in asked.phases.iter().enumerate() {
+        let of_phase = || {
+            played
+                .exchanges
+                .iter()
+                .filter(move |e| usize::from(e.id.phase) == phase)
+        };
+        let numbers: BTreeSet<u64> = of_phase().map(|e| e.id.number).collect();
+        assert_eq!(
+            numbers.len(),
+            of_phase().count(),
+            "seed {seed}: a number was given twice"
+        );
+        let uuids: BTreeSet<u128> = of_phase().map(|e| e.request_uuid).collect();
+        assert_eq!(
+            uuids.len(),
+            numbers.len(),
+            "seed {seed}: a UUID was given twice"
+        );
+        let mut stop = plan.stop;
+        if asked.interrupted {
+            stop = StopRule::default();
+        }
+        if let (Some(total), None) = (stop.requests, stop.duration) {
+            let dense = (0..total).collect::<BTreeSet<u64>>();
+            assert_eq!(numbers, dense, "seed {seed}: phase {phase}");
+        }
+        if let (Some(total), None) = (stop.sessions, stop.duration) {
+            let started: BTreeSet<u64> = of_phase().map(|e| e.id.session).collect();
+            assert_eq!(started, (0..total).collect(), "seed {seed}: phase {phase}");
+        }
+        let mut turns: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for exchange in of_phase() {
+            turns
+                .entry(exchange.id.session)
+                .or_default()
+                .push(exchange.id.turn);
+        }
+        for (session, played) in turns {
+            let expected: Vec<u32> = (0..).take(played.len()).collect();
+            assert_eq!(played, expected, "seed {seed}: turns of session {session}");
+        }
+    }
+}
+
+fn check_ticks(exchange: &Exchange, place: &str) {
+    let ticks = exchange.ticks;
+    assert!(
+        ticks.due != Tick::NEVER && ticks.start != Tick::NEVER && ticks.end != Tick::NEVER,
+        "{place}: {ticks:?}"
+    );
+    assert!(ticks.due <= ticks.start, "{place}: {ticks:?}");
+    let moments = [
+        ticks.start,
+        ticks.connect_start,
+        ticks.connect_end,
+        ticks.first_byte_sent,
+        ticks.head_received,
+        ticks.end,
+    ];
+    let came: Vec<Tick> = moments.into_iter().filter(|&t| t != Tick::NEVER).collect();
+    if !exchange.link.resent {
+        assert!(came.is_sorted(), "{place}: {ticks:?}");
+    }
+    let sent = [ticks.first_byte_sent, ticks.last_byte_sent];
+    assert!(
+        sent[0] <= sent[1] || sent[1] == Tick::NEVER,
+        "{place}: {ticks:?}"
+    );
+    assert_eq!(
+        exchange.link.sent_whole,
+        ticks.last_byte_sent != Tick::NEVER,
+        "{place}: {ticks:?}"
+    );
+    assert_eq!(
+        ticks.connect_start == Tick::NEVER,
+        ticks.connect_end == Tick::NEVER,
+        "{place}: {ticks:?}"
+    );
+    if exchange.link.reused {
+        assert_eq!(ticks.connect_start, Tick::NEVER, "{place}: {ticks:?}");
+    }
+}
+
+fn check_reads(exchange: &Exchange, place: &str) {
+    let reads = &exchange.reads;
+    assert!(
+        reads.is_sorted_by_key(|read| (read.tick, read.body_end)),
+        "{place}: {reads:?}"
+    );
+    assert!(
+        reads.is_sorted_by_key(|read| read.body_end),
+        "{place}: {reads:?}"
+    );
+    if let (Some(first), Some(last)) = (reads.first(), reads.last()) {
+        assert_eq!(last.body_end, exchange.body.len() as u64, "{place}");
+        assert!(last.tick <= exchange.ticks.end, "{place}");
+        assert!(first.tick >= exchange.ticks.start, "{place}");
+    }
+    let mut end = 0;
+    for (number, mark) in exchange.events.iter().enumerate() {
+        let place = format!("{place}, event {number} {mark:?} of reads {reads:?}");
+        assert!(mark.begin >= end && mark.end > mark.begin, "{place}");
+        end = mark.end;
+        assert!(end <= exchange.body.len() as u64, "{place}");
+        let holds = |read: u32, byte: u64| {
+            let read = read as usize;
+            let before = read.checked_sub(1).map_or(0, |r| reads[r].body_end);
+            before <= byte && byte < reads[read].body_end
+        };
+        assert!(holds(mark.first_read, mark.begin), "{place}: first_read");
+        // All answers of the simulation end their events with a blank line.
+        assert!(holds(mark.read, mark.end - 1), "{place}: read");
+    }
+}
+
+/// Holds when nothing goes wrong.
+pub(crate) fn check_faultless(judged: &Judged) {
+    let seed = judged.seed;
+    let played = judged.played.as_ref().expect("it was played");
+    for exchange in &played.exchanges {
+        let cut = exchange.outcome == Outcome::GraceEnded;
+        let may_cut = judged.phases[usize::from(exchange.id.phase)]
+            .grace
+            .is_some();
+        assert!(
+            exchange.outcome == Outcome::Success || (cut && may_cut),
+            "seed {seed}: {:?} ended as {:?}",
+            exchange.id,
+            exchange.outcome
+        );
+        let head = exchange.head;
+        if !cut {
+            let given = played
+                .outcome
+                .requests
+                .iter()
+                .find(|seen| seen.head == exchange.request_head)
+                .and_then(|seen| seen.answer.as_ref())
+                .expect("a success has an answer");
+            assert_eq!(head.map(|h| h.status), Some(given.status), "seed {seed}");
+            let dones = exchange
+                .body
+                .windows(6)
+                .filter(|six| six == b"[DONE]")
+                .count();
+            let stream = given.content_type == "text/event-stream";
+            assert_eq!(
+                exchange.events.is_empty(),
+                !stream,
+                "seed {seed}: {:?}",
+                exchange.events
+            );
+            assert_eq!(dones, usize::from(stream), "seed {seed}");
+        }
+    }
+    assert_eq!(played.counts.resent, 0, "seed {seed}");
+    // A single request never takes two connections.
+    if judged.reuse == ConnectionReuse::Never {
+        assert_eq!(played.counts.connects, played.counts.sent, "seed {seed}");
+    }
+    // With cuts the server may still be answering what nobody waits for.
+    let cuts = played.counts.cancelled > 0;
+    let slots: Vec<Option<usize>> = judged
+        .phases
+        .iter()
+        .map(|phase| match (phase.arrivals, phase.concurrency) {
+            (Arrivals::ClosedLoop, None) => Some(1),
+            (_, concurrency) => concurrency,
+        })
+        .collect();
+    if !cuts
+        && let Some(most) = slots
+            .iter()
+            .copied()
+            .max_by_key(|s| s.unwrap_or(usize::MAX))
+    {
+        let most = most.map_or(u64::MAX, |most| most as u64);
+        assert!(
+            played.outcome.most_at_once <= most,
+            "seed {seed}: {} at once",
+            played.outcome.most_at_once
+        );
+    }
+    check_live_bodies(judged);
+}
+
+/// What the server got is what the workload said.
+fn check_live_bodies(judged: &Judged) {
+    let played = judged.played.as_ref().expect("it was played");
+    for seen in &played.outcome.requests {
+        let exchange = played
+            .exchanges
+            .iter()
+            .find(|exchange| exchange.request_head == seen.head);
+        let exchange = exchange.expect("a request the server saw has an exchange");
+        assert_eq!(
+            seen.body.len() as u64,
+            exchange.request_body_bytes,
+            "seed {}",
+            judged.seed
+        );
+        if let Some(live) = &exchange.live_body {
+            assert_eq!(seen.body, live[..], "seed {}", judged.seed);
+            let words = String::from_utf8_lossy(&seen.body);
+            let kept = words.split(' ').nth(2).map(str::to_owned);
+            assert_eq!(
+                kept,
+                Some(exchange.id.turn.to_string()),
+                "seed {}",
+                judged.seed
+            );
+        }
+    }
+}
