@@ -10,7 +10,8 @@ fn main() -> ExitCode {
     match start() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("Error: {error}");
+            // Several problems stand below each other.
+            eprintln!("Error: {}", error.to_string().replace('\n', "\n       "));
             ExitCode::FAILURE
         }
     }

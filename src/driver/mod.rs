@@ -7,12 +7,14 @@ use std::net::SocketAddr;
 
 use crate::clock::Tick;
 
+mod descriptors;
 mod pace;
 mod probe;
 
 pub mod portable;
 pub mod simulated;
 
+pub use descriptors::{TooFew, make_room};
 pub use pace::TIMER;
 pub use probe::{Backend, probe};
 

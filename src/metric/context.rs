@@ -13,6 +13,8 @@ pub struct Context {
     pub use_server_token_count: bool,
     /// Inter-token latency divides by the tokens after the first content event, as its own usage counts them.
     pub per_chunk_usage: bool,
+    /// The server is the built-in one, whose prompt count is of words; comparing it with tokens would only alarm.
+    pub server_counts_words: bool,
     /// What a good request keeps to; empty when no goodput was asked for.
     pub goodput: Vec<Slo>,
 }
@@ -25,6 +27,7 @@ impl Context {
             streaming: plan.endpoint.streaming,
             use_server_token_count: plan.endpoint.use_server_token_count,
             per_chunk_usage: plan.endpoint.per_chunk_usage,
+            server_counts_words: plan.endpoint.built_in_server,
             goodput: plan.goodput.clone(),
         }
     }

@@ -73,7 +73,9 @@ impl Observed {
             let client_input = tokens.client_input;
             let client_input =
                 client_input.or(tokens.input.filter(|_| !context.use_server_token_count));
-            self.prompt.add(client_input, usage.prompt_tokens);
+            if !context.server_counts_words {
+                self.prompt.add(client_input, usage.prompt_tokens);
+            }
             if !context.use_server_token_count {
                 let length = tokens.output_sequence_length();
                 self.completion.add(length, usage.completion_tokens);

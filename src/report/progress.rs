@@ -109,7 +109,7 @@ impl Progress {
 
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {wide_msg}") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:12} {wide_msg}") {
         bar.set_style(style);
     }
     bar
@@ -119,10 +119,10 @@ fn bar() -> ProgressBar {
 fn line(state: &ProgressState) -> String {
     let total = state.total.map(|t| format!("/{t}")).unwrap_or_default();
     let eta = remaining(state)
-        .map(|s| format!(", {s:.0} s left"))
+        .map(|s| format!(", ETA {s:.0} s"))
         .unwrap_or_default();
     format!(
-        "{}: {}{total} requests, {} in flight, {:.1} tokens/s, {} errors, {:.0} s{eta}",
+        "{}: {}{total} done, {} in flight, {:.0} tokens/s, {} errors, {:.0} s{eta}",
         state.phase,
         state.done,
         state.in_flight,

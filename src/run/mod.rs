@@ -7,16 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
-use crate::config::{LogLevel, MockPlan, PhaseKind, Plan};
+use crate::config::{LogLevel, MockPlan, Plan};
 use crate::driver::Backend;
 use crate::engine::Counts;
-use crate::metric::Summary;
 use crate::record::Interpreter;
-use crate::report::{
-    self, ArtifactNames, ClientReport, InputBodies, Log, PhaseReport, ReportError, RunReport,
-};
+use crate::report::{ArtifactNames, Log, ReportError};
 
 mod cores;
+mod finish;
 mod gate;
 mod prepare;
 mod queue;
@@ -75,12 +73,12 @@ pub enum RunError {
         /// The mask.
         allowed: String,
     },
+    /// Too few files may be opened.
+    #[error("--concurrency: {0}")]
+    Descriptors(#[from] crate::driver::TooFew),
     /// The readiness probe gave up.
     #[error("--wait-for-model-timeout: {0}")]
     NotReady(String),
-    /// A signal came before the load began.
-    #[error("interrupted before any request was sent")]
-    Interrupted,
     /// A thread could not be started, or died.
     #[error("{0}")]
     Thread(String),
@@ -109,7 +107,6 @@ impl Ending {
 
 /// Runs `plan` and writes its reports. The table goes to standard output, everything else to standard error.
 pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
-    let signals = watch::Signals::new()?;
     let seed = *plan.random_seed.get_or_insert_with(rand::random);
     let names = ArtifactNames::new(&plan.output);
     let log = Arc::new(Log::create(&names.log(), plan.output.log_level)?);
@@ -122,6 +119,15 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
         ),
     );
     let cores = Cores::choose(&plan)?;
+    let connections = plan
+        .phases
+        .iter()
+        .filter_map(|phase| phase.concurrency)
+        .max()
+        .unwrap_or(1);
+    // The built-in server holds the other end of each connection in this process.
+    let ends = if plan.endpoint.built_in_server { 2 } else { 1 };
+    crate::driver::make_room(connections as u64 * ends)?;
     let server = start_built_in_server(&mut plan, &cores)?;
     let prepared = Prepared::new(plan, seed)?;
     for note in &prepared.notes {
@@ -134,12 +140,14 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
             server.url()
         );
     }
-    ready::wait(&prepared.material.plan, &signals)?;
+    ready::wait(&prepared.material.plan)?;
+    // Until here Ctrl-C does what it does to any program: nothing was sent, so there is nothing to write.
+    let signals = watch::Signals::new()?;
     let run = conduct(&prepared, &cores, &log, &signals)?;
     if let Some(server) = server {
         server.stop();
     }
-    finish(&prepared, &cores, &log, run)
+    finish::finish(&prepared, &cores, &log, run)
 }
 
 /// What the load left.
@@ -150,6 +158,8 @@ struct Run {
     backend: Backend,
     overflowed: u64,
     interrupted: bool,
+    /// What became of a worker that did not do its work.
+    failure: Option<String>,
 }
 
 fn start_built_in_server(
@@ -213,7 +223,7 @@ fn conduct(
     let workers = workers::start(prepared, cores, &clock, &backend, &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, &workers);
-    let counts = workers.join()?;
+    let (counts, failure) = workers.join();
     let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
     let recorded = recorder
         .join()
@@ -226,135 +236,6 @@ fn conduct(
         backend,
         overflowed,
         interrupted,
+        failure,
     })
-}
-
-fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<Ending, RunError> {
-    let plan = &prepared.material.plan;
-    let client = client_report(plan, cores, &run);
-    let reason = match (&run.recorded.aborted, run.interrupted) {
-        (Some(reason), _) => Some(reason.clone()),
-        (None, true) => Some("stopped by a signal".to_owned()),
-        (None, false) => None,
-    };
-    let partial = reason.is_some();
-    let summaries: Vec<Summary> = run
-        .recorded
-        .accumulators
-        .into_iter()
-        .map(crate::metric::Accumulator::summary)
-        .collect();
-    let of_kind = |kind| {
-        plan.phases
-            .iter()
-            .position(|phase| phase.kind == kind)
-            .map(|index| summaries[index].clone())
-    };
-    let profiling = of_kind(PhaseKind::Profiling).unwrap_or_default();
-    let phases = plan
-        .phases
-        .iter()
-        .zip(&summaries)
-        .enumerate()
-        .map(|(index, (phase, summary))| PhaseReport {
-            name: phase.kind.name().to_owned(),
-            kind: phase.kind,
-            index,
-            start_ns: summary.window.start_ns,
-            end_ns: summary.window.end_ns,
-            was_cancelled: partial,
-            summary: summary.clone(),
-        });
-    let report = RunReport {
-        plan: Arc::clone(plan),
-        benchmark_id: format!("{:012x}", rand::random::<u64>() >> 16),
-        random_seed: prepared.material.seed,
-        warmup: of_kind(PhaseKind::Warmup),
-        phases: phases.collect(),
-        profiling,
-        was_cancelled: partial,
-        incomplete_reason: reason,
-        client,
-    };
-    let body = |conversation: usize, turn: usize| prepared.body(conversation, turn);
-    let inputs = InputBodies {
-        corpus: &prepared.material.corpus,
-        body: &body,
-    };
-    let files = report::write_all(&report, Some(&inputs), &run.recorded.files)?;
-    print!(
-        "{}",
-        report::render_console(&report, console_width(), &files)
-    );
-    if let Some(error) = &run.recorded.write_error {
-        log.line(LogLevel::Error, &error.to_string());
-        eprintln!("Error: {error}");
-    }
-    Ok(match () {
-        () if report.profiling.success_count == 0 => Ending::NothingSucceeded,
-        () if partial => Ending::Partial,
-        () if run.recorded.write_error.is_some() => Ending::FilesIncomplete,
-        () => Ending::Complete,
-    })
-}
-
-fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
-    let reason = match &run.backend {
-        Backend::IoUring => "probed".to_owned(),
-        Backend::Readiness { reason } => reason.clone(),
-    };
-    let counts = &run.counts;
-    let mut notes = cores.notes.clone();
-    if run.overflowed > 0 {
-        notes.push(format!(
-            "{} finished requests waited on a worker because the recorder was behind; none was lost",
-            run.overflowed
-        ));
-    }
-    let facts = [
-        ("Timer", crate::driver::TIMER.to_owned()),
-        (
-            "Stamps",
-            "user space, after each read and before any parsing".to_owned(),
-        ),
-        ("Connections opened", counts.connects.to_string()),
-        (
-            "Requests sent again on a new connection",
-            counts.resent.to_string(),
-        ),
-    ];
-    ClientReport {
-        driver: run.backend.driver(),
-        driver_reason: reason,
-        workers: cores.workers.len(),
-        cpus: cores.workers.iter().flatten().copied().collect(),
-        timer_grain_ns: if cfg!(target_os = "linux") {
-            50_000
-        } else {
-            1_000_000
-        },
-        clock_drift_ppm: run.calibration.drift_ppm(),
-        clock_error_ns: run.calibration.error().0,
-        unsent: plan
-            .phases
-            .iter()
-            .any(|p| p.stop.requests.or(p.stop.sessions).is_some())
-            .then_some(counts.unsent),
-        sent: counts.sent,
-        overflow_count: run.overflowed,
-        coalesced_count: run.recorded.coalesced,
-        notes,
-        facts: facts
-            .map(|(label, value)| (label.to_owned(), value))
-            .to_vec(),
-    }
-}
-
-/// Columns of the terminal, 140 where there is none.
-fn console_width() -> u16 {
-    let columns = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|columns| columns.parse().ok());
-    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    columns.or_else(terminal).unwrap_or(140)
 }

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 use crate::config::{EndpointKind, Plan, WaitForModel, WaitMode};
 
 use super::RunError;
-use super::watch::Signals;
 
 /// Waits until the server is ready, as the plan asks.
 #[expect(
     clippy::disallowed_methods,
     reason = "before the load; nothing is measured here"
 )]
-pub(super) fn wait(plan: &Plan, signals: &Signals) -> Result<(), RunError> {
+pub(super) fn wait(plan: &Plan) -> Result<(), RunError> {
     let Some(probe) = plan.endpoint.wait_for_model else {
         return Ok(());
     };
@@ -30,15 +29,7 @@ pub(super) fn wait(plan: &Plan, signals: &Signals) -> Result<(), RunError> {
                 "not ready after {seconds} s: {reason}"
             )));
         }
-        let nap = Instant::now() + left.min(Duration::from_nanos(probe.interval.0));
-        while Instant::now() < nap {
-            if signals.taken() > 0 {
-                return Err(RunError::Interrupted);
-            }
-            std::thread::sleep(
-                Duration::from_millis(20).min(nap.saturating_duration_since(Instant::now())),
-            );
-        }
+        std::thread::sleep(left.min(Duration::from_nanos(probe.interval.0)));
     }
 }
 

@@ -79,7 +79,8 @@ pub(super) struct Recorder {
     context: Context,
     calibration: Calibration,
     last_fit: Tick,
-    accumulators: Vec<Accumulator>,
+    /// By phase and worker; added at the end.
+    accumulators: Vec<Vec<Accumulator>>,
     tags: Vec<PhaseTag>,
     files: Files,
     coalesced: u64,
@@ -131,7 +132,7 @@ impl Recorder {
             accumulators: plan
                 .phases
                 .iter()
-                .map(|_| Accumulator::new(&context))
+                .map(|_| vec![Accumulator::new(&context); parts.queues.len()])
                 .collect(),
             tags: tags.collect(),
             calibration: Calibration::fit(&parts.clock, parts.start, Anchor::take(&parts.clock)),
@@ -205,7 +206,7 @@ impl Recorder {
         if let Err(error) = outcome {
             self.give_up_files(error);
         }
-        self.accumulators[phase].add(&record);
+        self.accumulators[phase][usize::from(exchange.id.worker)].add(&record);
         let live = &self.parts.live;
         live.records.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = record.error.as_ref().filter(|_| !record.cancelled) {
@@ -243,10 +244,8 @@ impl Recorder {
             return;
         }
         let sums = &self.accumulators[phase];
-        let (errors, all) = (
-            sums.error_count(),
-            sums.error_count() + sums.success_count(),
-        );
+        let errors: u64 = sums.iter().map(Accumulator::error_count).sum();
+        let all: u64 = errors + sums.iter().map(Accumulator::success_count).sum::<u64>();
         let armed = self.parts.plan.phases[phase]
             .concurrency
             .unwrap_or(1)
@@ -298,8 +297,13 @@ impl Recorder {
             Some(Err(error)) => self.write_error = self.write_error.or(Some(error)),
             None => {}
         }
+        let merged = self.accumulators.into_iter().map(|workers| {
+            let mut sum = Accumulator::new(&self.context);
+            workers.into_iter().for_each(|worker| sum.merge(worker));
+            sum
+        });
         Recorded {
-            accumulators: self.accumulators,
+            accumulators: merged.collect(),
             files,
             aborted: self.aborted,
             coalesced: self.coalesced,

@@ -66,13 +66,6 @@ pub(super) fn until_over(
             signal_count += 1;
             obey(gate, signal_count);
         }
-        if workers.any_failed()
-            && gate.counts().in_flight > 0
-            && gate.started(plan.phases.len()).is_none()
-        {
-            // The others cannot pass the next phase border without it.
-            gate.stop(Stop::Drain);
-        }
         let now = clock.now();
         if clock.rate().nanos(now.since(drawn)) >= DRAW_EVERY {
             drawn = now;

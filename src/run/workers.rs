@@ -9,7 +9,7 @@ use core_affinity::CoreId;
 
 use crate::clock::Clock;
 use crate::driver::{Backend, portable};
-use crate::engine::{Counts, Engine};
+use crate::engine::{Counts, Engine, Stop};
 use crate::schedule::Shard;
 
 use super::RunError;
@@ -47,6 +47,7 @@ pub(super) fn start(
             }
             let workload = Box::new(CorpusWorkload::new(&material));
             let control = Arc::new(WorkerGate::new(&gate, index));
+            let mut alarm = Alarm::new(&gate);
             let engine = Engine::new(
                 setup,
                 workload,
@@ -54,8 +55,10 @@ pub(super) fn start(
                 control,
                 Shard { index, count },
             );
-            let engine = portable::run(engine, &clock, &backend)?;
-            Ok(*engine.counts())
+            let outcome = portable::run(engine, &clock, &backend);
+            let counts = outcome.map(|engine| *engine.counts());
+            alarm.silence(counts.is_ok());
+            counts
         };
         let builder = std::thread::Builder::new().name(format!("worker-{index}"));
         let thread = builder.spawn(work);
@@ -66,28 +69,53 @@ pub(super) fn start(
     Ok(Workers { threads })
 }
 
+/// Stops the other workers when this one's thread ends without having done its work: they would wait for it at the next
+/// phase's border.
+struct Alarm {
+    gate: Arc<Gate>,
+    silent: bool,
+}
+
+impl Alarm {
+    fn new(gate: &Arc<Gate>) -> Alarm {
+        Alarm {
+            gate: Arc::clone(gate),
+            silent: false,
+        }
+    }
+
+    fn silence(&mut self, done: bool) {
+        self.silent = done;
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if !self.silent {
+            self.gate.stop(Stop::Drain);
+        }
+    }
+}
+
 impl Workers {
     /// All threads have ended.
     pub(super) fn are_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// A thread has ended although the others go on: it died, or its driver failed.
-    pub(super) fn any_failed(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished) && !self.are_over()
-    }
-
-    /// Sums of all workers.
-    pub(super) fn join(self) -> Result<Counts, RunError> {
+    /// Sums of the workers that did their work, and what happened to one that did not.
+    pub(super) fn join(self) -> (Counts, Option<String>) {
         let mut sum = Counts::default();
-        for thread in self.threads {
-            let counts = thread
-                .join()
-                .map_err(|_| RunError::Thread("a worker thread died".to_owned()))?;
-            let counts = counts
-                .map_err(|error| RunError::Thread(format!("a worker's driver failed: {error}")))?;
-            sum.add(&counts);
+        let mut failure = None;
+        for (index, thread) in self.threads.into_iter().enumerate() {
+            match thread.join() {
+                Ok(Ok(counts)) => sum.add(&counts),
+                Ok(Err(error)) => {
+                    failure = Some(format!("the driver of worker {index} failed: {error}"));
+                }
+                Err(_) => failure = Some(format!("the thread of worker {index} died")),
+            }
         }
-        Ok(sum)
+        (sum, failure)
     }
 }

@@ -1,0 +1,167 @@
+//! The end of a run: sums become summaries, summaries become files and a table.
+//!
+//! In: what the workers and the recorder left. Out: artifacts, the table, an [`Ending`]. Never: hides that a run is partial, or that
+//! a request has no record.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use crate::config::{LogLevel, PhaseKind, Plan};
+use crate::driver::Backend;
+use crate::metric::{Accumulator, Summary};
+use crate::report::{self, ClientReport, InputBodies, Log, PhaseReport, RunReport};
+
+use super::cores::Cores;
+use super::prepare::Prepared;
+use super::{Ending, Run, RunError};
+
+/// Writes and prints everything.
+pub(super) fn finish(
+    prepared: &Prepared,
+    cores: &Cores,
+    log: &Log,
+    mut run: Run,
+) -> Result<Ending, RunError> {
+    let sums = std::mem::take(&mut run.recorded.accumulators);
+    let summaries: Vec<Summary> = sums.into_iter().map(Accumulator::summary).collect();
+    let report = report_of(prepared, cores, &run, &summaries);
+    let body = |conversation: usize, turn: usize| prepared.body(conversation, turn);
+    let inputs = InputBodies {
+        corpus: &prepared.material.corpus,
+        body: &body,
+    };
+    let files = report::write_all(&report, Some(&inputs), &run.recorded.files)?;
+    let table = report::render_console(&report, console_width(), &files);
+    // A reader that closed its end early (`| head`) has seen what it wanted; the files are written.
+    let _ = std::io::stdout().write_all(table.as_bytes());
+    if let Some(reason) = &report.incomplete_reason {
+        log.line(LogLevel::Warning, &format!("incomplete: {reason}"));
+    }
+    if let Some(error) = &run.recorded.write_error {
+        log.line(LogLevel::Error, &error.to_string());
+        eprintln!("Error: {error}");
+    }
+    Ok(match () {
+        () if report.profiling.success_count == 0 => Ending::NothingSucceeded,
+        () if report.was_cancelled => Ending::Partial,
+        () if run.recorded.write_error.is_some() => Ending::FilesIncomplete,
+        () => Ending::Complete,
+    })
+}
+
+fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary]) -> RunReport {
+    let plan = &prepared.material.plan;
+    let reason = incomplete_reason(run);
+    let partial = reason.is_some();
+    let of_kind = |kind| {
+        let index = plan.phases.iter().position(|phase| phase.kind == kind)?;
+        summaries.get(index).cloned()
+    };
+    let phases = plan
+        .phases
+        .iter()
+        .zip(summaries)
+        .enumerate()
+        .map(|(index, (phase, summary))| PhaseReport {
+            name: phase.kind.name().to_owned(),
+            kind: phase.kind,
+            index,
+            start_ns: summary.window.start_ns,
+            end_ns: summary.window.end_ns,
+            was_cancelled: partial,
+            summary: summary.clone(),
+        });
+    let profiling = of_kind(PhaseKind::Profiling).unwrap_or_default();
+    let mut client = client_report(plan, cores, run);
+    client.sent = profiling.success_count + profiling.error_count + profiling.cancelled_count;
+    let recorded: u64 = summaries
+        .iter()
+        .map(|s| s.success_count + s.error_count + s.cancelled_count)
+        .sum();
+    if recorded != run.counts.sent && run.failure.is_none() {
+        client.notes.push(format!(
+            "{} requests were sent, but {recorded} were recorded: please report this defect",
+            run.counts.sent
+        ));
+    }
+    RunReport {
+        plan: Arc::clone(plan),
+        benchmark_id: format!("{:012x}", rand::random::<u64>() >> 16),
+        random_seed: prepared.material.seed,
+        warmup: of_kind(PhaseKind::Warmup),
+        phases: phases.collect(),
+        profiling,
+        was_cancelled: partial,
+        incomplete_reason: reason,
+        client,
+    }
+}
+
+fn incomplete_reason(run: &Run) -> Option<String> {
+    let signal = run.interrupted.then(|| "stopped by a signal".to_owned());
+    run.failure
+        .clone()
+        .or_else(|| run.recorded.aborted.clone())
+        .or(signal)
+}
+
+fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
+    let reason = match &run.backend {
+        Backend::IoUring => "probed".to_owned(),
+        Backend::Readiness { reason } => reason.clone(),
+    };
+    let counts = &run.counts;
+    let mut notes = cores.notes.clone();
+    if run.overflowed > 0 {
+        notes.push(format!(
+            "{} finished requests waited on a worker because the recorder was behind; none was lost",
+            run.overflowed
+        ));
+    }
+    let facts = [
+        ("Timer", crate::driver::TIMER.to_owned()),
+        (
+            "Stamps",
+            "user space, after each read and before any parsing".to_owned(),
+        ),
+        ("Connections opened", counts.connects.to_string()),
+        (
+            "Requests sent again on a new connection",
+            counts.resent.to_string(),
+        ),
+    ];
+    let counted = plan
+        .phases
+        .iter()
+        .any(|p| p.stop.requests.or(p.stop.sessions).is_some());
+    ClientReport {
+        driver: run.backend.driver(),
+        driver_reason: reason,
+        workers: cores.workers.len(),
+        cpus: cores.workers.iter().flatten().copied().collect(),
+        timer_grain_ns: if cfg!(target_os = "linux") {
+            50_000
+        } else {
+            1_000_000
+        },
+        clock_drift_ppm: run.calibration.drift_ppm(),
+        clock_error_ns: run.calibration.error().0,
+        unsent: counted.then_some(counts.unsent),
+        sent: counts.sent,
+        overflow_count: run.overflowed,
+        coalesced_count: run.recorded.coalesced,
+        notes,
+        facts: facts
+            .map(|(label, value)| (label.to_owned(), value))
+            .to_vec(),
+    }
+}
+
+/// Columns of the terminal, 140 where there is none.
+fn console_width() -> u16 {
+    let columns = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
+    columns.or_else(terminal).unwrap_or(140)
+}
