@@ -100,7 +100,8 @@ fn run(case: &Case) -> Vec<String> {
         (&["--ui-type ", "no-ui"], "--ui-type none".to_owned()),
     ] {
         let given = names.iter().any(|name| flags.contains(name));
-        if !given && !(case.built_in && names[0] == "--url ") {
+        let unwanted = case.built_in && names[0] == "--url ";
+        if !given && !unwanted {
             flags = format!("{flags} {default}");
         }
     }
@@ -128,100 +129,156 @@ fn run(case: &Case) -> Vec<String> {
     )]
 }
 
+/// The verdict on one check line: its first word says what is looked at.
 fn verdict(check: &str, run: &Run, server: &Server) -> Result<(), String> {
-    let words: Vec<&str> = check.split(' ').collect();
-    let rest = |from: usize| words[from..].join(" ");
-    let number = |at: usize| {
-        words[at]
-            .parse::<f64>()
-            .unwrap_or_else(|_| panic!("{check}"))
-    };
-    let log = server.log();
-    let holds = |good: bool, found: &dyn std::fmt::Debug| {
-        if good {
+    let check = Check::new(check);
+    let found = of_files(&check, run)
+        .or_else(|| of_server(&check, run, server))
+        .or_else(|| of_output(&check, run));
+    found.unwrap_or_else(|| panic!("no check is called {:?}", check.line))
+}
+
+/// A check line, taken apart.
+struct Check<'a> {
+    line: &'a str,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Check<'a> {
+    fn new(line: &'a str) -> Check<'a> {
+        Check {
+            line,
+            words: line.split(' ').collect(),
+        }
+    }
+
+    fn rest(&self, from: usize) -> String {
+        self.words[from..].join(" ")
+    }
+
+    fn number(&self, at: usize) -> f64 {
+        let text = self
+            .words
+            .get(at)
+            .unwrap_or_else(|| panic!("{}", self.line));
+        text.parse().unwrap_or_else(|_| panic!("{}", self.line))
+    }
+
+    /// JSON from the third word on; `absent` is none.
+    fn value(&self) -> Option<Value> {
+        (self.words[2] != "absent").then(|| serde_json::from_str(&self.rest(2)).unwrap())
+    }
+
+    fn holds(&self, good: bool, found: &dyn std::fmt::Debug) -> Option<Result<(), String>> {
+        Some(if good {
             Ok(())
         } else {
-            Err(format!("`{check}`: found {found:?}"))
-        }
-    };
-    let within =
-        |value: f64, low: usize| holds(value >= number(low) && value <= number(low + 1), &value);
-    match words[0] {
-        "exit" => holds(
-            run.code.is_some_and(|code| f64::from(code) == number(1)),
-            &run.code,
-        ),
+            Err(format!("`{}`: found {found:?}", self.line))
+        })
+    }
+
+    /// `value` lies between the numbers at `low` and after it.
+    fn within(&self, value: f64, low: usize) -> Option<Result<(), String>> {
+        let inside = value >= self.number(low) && value <= self.number(low + 1);
+        self.holds(inside, &value)
+    }
+}
+
+fn of_files(check: &Check<'_>, run: &Run) -> Option<Result<(), String>> {
+    match check.words[0] {
         "records" => {
             let counts = run.counts();
-            let wanted = [1, 3, 5, 7].map(|at| words.get(at).map_or(0, |_| number(at) as usize));
-            holds(counts == wanted, &counts)
+            let wanted = [1, 3, 5, 7].map(|at| check.number(at) as usize);
+            check.holds(counts == wanted, &counts)
         }
-        "warmup" => within(run.records("warmup").len() as f64, 1),
-        "seen" => within(log.load().len() as f64, 1),
-        "probes" => within((log.requests.len() - log.load().len()) as f64, 1),
-        "peak" => within(log.open_most as f64, 1),
-        "connections" => within(log.connections as f64, 1),
-        "wall" => within(run.wall.as_secs_f64(), 1),
-        "folder" => holds(run.artifact_folder() == rest(1), &run.artifact_folder()),
-        "file" => holds(run.artifacts().join(words[1]).is_file(), &"none"),
-        "no-file" => holds(!run.artifacts().join(words[1]).exists(), &"one"),
-        "no-artifacts" => holds(
-            !run.files().keys().any(|f| f.contains("profile_export")),
-            &run.files(),
+        "warmup" => check.within(run.records("warmup").len() as f64, 1),
+        "folder" => check.holds(
+            run.artifact_folder() == check.rest(1),
+            &run.artifact_folder(),
         ),
-        "metric" => within(run.metric(words[1], words[2]), 3),
-        "no-metric" => holds(
-            run.summary().get(words[1]).is_none(),
-            &run.summary()[words[1]],
-        ),
+        "file" => check.holds(run.artifacts().join(check.words[1]).is_file(), &"none"),
+        "no-file" => check.holds(!run.artifacts().join(check.words[1]).exists(), &"one"),
+        "no-artifacts" => {
+            let any = run
+                .files()
+                .keys()
+                .any(|name| name.contains("profile_export"));
+            check.holds(!any, &run.files())
+        }
+        "metric" => check.within(run.metric(check.words[1], check.words[2]), 3),
+        "no-metric" => {
+            let summary = run.summary();
+            let found = summary.get(check.words[1]);
+            check.holds(found.is_none(), &found)
+        }
         "each" => {
-            let values = run
-                .records("profiling")
-                .into_iter()
-                .filter(|r| r.get("error").is_none());
-            let values: Vec<f64> = values
-                .filter_map(|r| r["metrics"][words[1]]["value"].as_f64())
+            let records = run.records("profiling").into_iter();
+            let good = records.filter(|record| record.get("error").is_none());
+            let values: Vec<f64> = good
+                .map(|record| {
+                    record["metrics"][check.words[1]]["value"]
+                        .as_f64()
+                        .unwrap_or(f64::NAN)
+                })
                 .collect();
-            let inside = |v: &f64| *v >= number(2) && *v <= number(3);
-            holds(!values.is_empty() && values.iter().all(inside), &values)
+            let inside = |value: &f64| *value >= check.number(2) && *value <= check.number(3);
+            check.holds(!values.is_empty() && values.iter().all(inside), &values)
         }
         "error" => {
             let summary = run.summary();
-            let found = summary["error_summary"].as_array().into_iter().flatten();
-            let count = found
-                .filter(|e| e["error_details"]["type"] == rest(2))
-                .filter_map(|e| e["count"].as_f64());
-            holds(count.sum::<f64>() == number(1), &summary["error_summary"])
+            let groups = summary["error_summary"].as_array().into_iter().flatten();
+            let count: f64 = groups
+                .filter(|group| group["error_details"]["type"] == check.rest(2))
+                .filter_map(|group| group["count"].as_f64())
+                .sum();
+            check.holds(count == check.number(1), &summary["error_summary"])
         }
         "json" => {
             let summary = run.summary();
-            let found = summary.pointer(words[1]);
-            let wanted: Option<Value> =
-                (words[2] != "absent").then(|| serde_json::from_str(&rest(2)).unwrap());
-            holds(found == wanted.as_ref(), &found)
+            let found = summary.pointer(check.words[1]);
+            check.holds(found == check.value().as_ref(), &found)
         }
+        _ => None,
+    }
+}
+
+fn of_server(check: &Check<'_>, run: &Run, server: &Server) -> Option<Result<(), String>> {
+    let log = server.log();
+    let load = log.load();
+    match check.words[0] {
+        "seen" => check.within(load.len() as f64, 1),
+        "probes" => check.within((log.requests.len() - load.len()) as f64, 1),
+        "peak" => check.within(log.open_most as f64, 1),
+        "connections" => check.within(log.connections as f64, 1),
+        "wall" => check.within(run.wall.as_secs_f64(), 1),
         "body" => {
-            let wanted: Option<Value> =
-                (words[2] != "absent").then(|| serde_json::from_str(&rest(2)).unwrap());
-            let bad = log
-                .load()
-                .into_iter()
-                .find(|seen| seen.body.pointer(words[1]) != wanted.as_ref());
-            holds(
-                bad.is_none() && !log.load().is_empty(),
+            let wanted = check.value();
+            let bad = load
+                .iter()
+                .find(|seen| seen.body.pointer(check.words[1]) != wanted.as_ref());
+            check.holds(
+                bad.is_none() && !load.is_empty(),
                 &bad.map(|seen| &seen.body),
             )
         }
         "head" => {
-            let bad = log
-                .load()
-                .into_iter()
-                .find(|seen| !seen.head.contains(&rest(1)));
-            holds(
-                bad.is_none() && !log.load().is_empty(),
+            let bad = load.iter().find(|seen| !seen.head.contains(&check.rest(1)));
+            check.holds(
+                bad.is_none() && !load.is_empty(),
                 &bad.map(|seen| &seen.head),
             )
         }
+        _ => None,
+    }
+}
+
+fn of_output(check: &Check<'_>, run: &Run) -> Option<Result<(), String>> {
+    match check.words[0] {
+        "exit" => check.holds(
+            run.code
+                .is_some_and(|code| f64::from(code) == check.number(1)),
+            &run.code,
+        ),
         "columns" => {
             let headers = run
                 .stdout
@@ -235,17 +292,15 @@ fn verdict(check: &str, run: &Run, server: &Server) -> Result<(), String> {
                         .join(" ")
                 })
                 .collect();
-            let wanted = format!(" Metric {} ", rest(1));
-            holds(
-                !headers.is_empty() && headers.iter().all(|header| *header == wanted),
-                &headers,
-            )
+            let wanted = format!(" Metric {} ", check.rest(1));
+            let same = headers.iter().all(|header| *header == wanted);
+            check.holds(!headers.is_empty() && same, &headers)
         }
-        "stdout" => holds(run.stdout.contains(&rest(1)), &"other text"),
-        "no-stdout" => holds(!run.stdout.contains(&rest(1)), &"it"),
-        "stderr" => holds(run.stderr.contains(&rest(1)), &"other text"),
-        "no-stderr" => holds(!run.stderr.contains(&rest(1)), &"it"),
-        "silent" => holds(run.stderr.is_empty(), &run.stderr),
-        other => panic!("no check is called {other:?}"),
+        "stdout" => check.holds(run.stdout.contains(&check.rest(1)), &"other text"),
+        "no-stdout" => check.holds(!run.stdout.contains(&check.rest(1)), &"it"),
+        "stderr" => check.holds(run.stderr.contains(&check.rest(1)), &"other text"),
+        "no-stderr" => check.holds(!run.stderr.contains(&check.rest(1)), &"it"),
+        "silent" => check.holds(run.stderr.is_empty(), &run.stderr),
+        _ => None,
     }
 }

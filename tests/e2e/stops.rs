@@ -121,37 +121,112 @@ fn a_server_that_dies_fails_the_rest() {
     assert!(run.stdout.contains("ConnectRefused"), "{run}");
 }
 
-#[test]
-fn readers_that_close_their_end_do_no_harm() {
-    let server = Server::start(Script::always("words alpha beta"));
+/// Runs a shell script with `$T` as the program and `$RUN` as a run of three requests; its last lines say how commands ended.
+fn shell(server: &Server, script: &str) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!(
-        "'{}' profile --model m --url {} --tokenizer gpt2 --isl 16 --streaming --request-count 3 \
-         --artifact-dir out 2>&1 >/dev/full; echo \"first $?\"; \
-         '{}' profile --model m --url {} --tokenizer gpt2 --isl 16 --streaming --request-count 3 \
-         --artifact-dir out2 | true; echo \"second\"",
-        super::tool::PROGRAM,
-        server.url(),
-        super::tool::PROGRAM,
+    let run = format!(
+        "profile --model m --url {} --tokenizer gpt2 --isl 16 --osl 3 --streaming",
         server.url()
     );
     let output = std::process::Command::new("sh")
-        .args(["-c", &script])
+        .args(["-c", script])
+        .env("T", super::tool::PROGRAM)
+        .env("RUN", run)
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert!(!text.contains("panicked"), "{text}");
-    assert!(text.contains("first"), "{text}");
-    for out in ["out", "out2"] {
-        assert!(
-            folder
-                .path()
-                .join(out)
-                .join(".aiperf_results_ready.json")
-                .is_file(),
-            "{out}: {text}"
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (text.concat(), folder)
+}
+
+#[test]
+fn readers_that_close_their_end_do_no_harm() {
+    let server = Server::start(Script::always("wait 30; words alpha beta"));
+    for (command, code) in [
+        ("$T --help", 0),
+        ("$T --version", 0),
+        ("$T completions bash", 0),
+        ("$T man", 0),
+        ("$T profile --no-such-flag", 1),
+        ("$T $RUN --request-count 3 --artifact-dir out", 0),
+        // The built-in server is named on standard error, which is closed.
+        (
+            "$T profile --model m --tokenizer gpt2 --isl 16 --osl 2 --request-count 2 --stats-interval 0.01 --artifact-dir out",
+            0,
+        ),
+    ] {
+        // The reader is gone before the program says anything.
+        let script = format!(
+            "{{ sleep 0.1; {command}; echo $? >code; }} 2>&1 | true; while [ ! -s code ]; do sleep 0.02; done; cat code"
         );
+        let (text, folder) = shell(&server, &script);
+        assert_eq!(text.trim(), code.to_string(), "{command}");
+        if command.contains("out") {
+            assert!(
+                folder
+                    .path()
+                    .join("out/.aiperf_results_ready.json")
+                    .is_file(),
+                "{command}"
+            );
+        }
     }
+}
+
+#[test]
+fn full_disks_are_told_and_the_rest_is_written() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let (text, folder) = shell(
+        &server,
+        "mkdir out; ln -s /dev/full out/profile_export.jsonl; $T $RUN --request-count 3 --artifact-dir out >table; echo exit $?",
+    );
+    assert!(text.contains("exit 1"), "{text}");
+    assert!(
+        text.contains("Error: cannot write out/profile_export.jsonl: No space left"),
+        "{text}"
+    );
+    let summary =
+        std::fs::read_to_string(folder.path().join("out/profile_export_aiperf.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["request_count"]["avg"], 3.0);
+}
+
+#[test]
+fn an_earlier_runs_mark_is_taken_away() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let (text, folder) = shell(
+        &server,
+        "$T $RUN --request-count 3 --artifact-dir out >table; echo first $?; $T $RUN --request-count 3 --artifact-dir out --cpus 4095; echo second $?",
+    );
+    assert!(
+        text.contains("first 0") && text.contains("second 1"),
+        "{text}"
+    );
+    assert!(
+        !folder
+            .path()
+            .join("out/.aiperf_results_ready.json")
+            .exists(),
+        "{text}"
+    );
+}
+
+#[test]
+fn open_files_are_asked_for_before_the_load() {
+    let server = Server::start(Script::always("wait 20; words alpha beta"));
+    let (text, _) = shell(
+        &server,
+        "ulimit -Sn 32; $T $RUN --concurrency 80 --request-count 160 --artifact-dir out >table; echo exit $?; cat table",
+    );
+    assert!(text.contains("exit 0"), "{text}");
+    assert_eq!(server.log().open_most, 80);
+    let (text, _) = shell(
+        &server,
+        "ulimit -n 64; $T $RUN --request-count 160 --concurrency 80 --artifact-dir out; echo exit $?",
+    );
+    assert!(
+        text.contains("exit 1") && text.contains("ulimit -n 144"),
+        "{text}"
+    );
+    assert_eq!(server.log().load().len(), 160);
 }

@@ -190,7 +190,7 @@ fn warmup_ends_before_profiling_begins() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|p| p["name"].as_str().unwrap())
+        .map(|p| p["phase_name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["warmup", "profiling"]);
 }
