@@ -21,6 +21,8 @@ mod links;
 mod server;
 #[path = "e2e/stops.rs"]
 mod stops;
+#[path = "e2e/story.rs"]
+mod story;
 #[path = "e2e/tool.rs"]
 mod tool;
 #[path = "e2e/workload.rs"]
