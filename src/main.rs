@@ -1,5 +1,6 @@
 //! Arguments, run, exit code.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +12,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // Several problems stand below each other.
-            eprintln!("Error: {}", error.to_string().replace('\n', "\n       "));
+            let text = error.to_string().replace('\n', "\n       ");
+            tokenring::report::tell(&format!("Error: {text}"));
             ExitCode::FAILURE
         }
     }
@@ -22,7 +24,8 @@ fn start() -> anyhow::Result<ExitCode> {
         Command::Profile(plan) => Ok(ExitCode::from(tokenring::run::profile(*plan)?.exit_code())),
         Command::MockServer(plan) => serve(&plan),
         Command::Print(text) => {
-            print!("{text}");
+            // A reader that closed its end early (`| head`) has seen what it wanted.
+            let _ = std::io::stdout().write_all(text.as_bytes());
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -34,7 +37,8 @@ fn serve(plan: &MockPlan) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let server = tokenring::mock::start(plan)?;
-    println!("{}", server.url());
+    // Nobody may be reading, and the server serves all the same.
+    let _ = writeln!(std::io::stdout(), "{}", server.url());
     server.wait(&stop);
     Ok(ExitCode::SUCCESS)
 }

@@ -87,6 +87,17 @@ impl ArtifactNames {
         self.directory.join(".aiperf_results_ready.json")
     }
 
+    /// Takes the mark of an earlier run in the same folder away: until this run sets its own, nothing is ready.
+    pub fn take_mark_away(&self) -> Result<(), ReportError> {
+        let path = self.ready();
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ReportError::at(&path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The log.
     #[must_use]
     pub fn log(&self) -> PathBuf {

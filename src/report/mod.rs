@@ -25,7 +25,7 @@ pub use console::render as render_console;
 pub use inputs::InputBodies;
 pub use log::Log;
 pub use outputs::OutputsWriter;
-pub use progress::{Progress, ProgressState};
+pub use progress::{Progress, ProgressState, tell};
 pub use raw::RawWriter;
 pub use records::{PhaseTag, RecordsWriter};
 pub use redact::escape_controls;

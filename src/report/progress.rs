@@ -47,6 +47,11 @@ enum View {
     },
 }
 
+/// Writes a line to standard error. Its reader may be gone (`2>&1 | head`), which is no reason for a run to die.
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 impl Progress {
     /// Chooses the view. `interval` is the time between plain lines; `None` prints none.
     #[must_use]
@@ -91,8 +96,7 @@ impl Progress {
                 }
                 if state.elapsed >= *due {
                     *due = state.elapsed + *interval;
-                    // Standard error may be closed; the run does not care.
-                    let _ = writeln!(std::io::stderr(), "{}", line(state));
+                    tell(&line(state));
                 }
             }
         }

@@ -39,7 +39,7 @@ pub(super) fn finish(
     }
     if let Some(error) = &run.recorded.write_error {
         log.line(LogLevel::Error, &error.to_string());
-        eprintln!("Error: {error}");
+        report::tell(&format!("Error: {error}"));
     }
     Ok(match () {
         () if report.profiling.success_count == 0 => Ending::NothingSucceeded,

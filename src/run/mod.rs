@@ -11,7 +11,7 @@ use crate::config::{LogLevel, MockPlan, Plan};
 use crate::driver::Backend;
 use crate::engine::Counts;
 use crate::record::Interpreter;
-use crate::report::{ArtifactNames, Log, ReportError};
+use crate::report::{ArtifactNames, Log, ReportError, tell};
 
 mod cores;
 mod finish;
@@ -110,6 +110,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let seed = *plan.random_seed.get_or_insert_with(rand::random);
     let names = ArtifactNames::new(&plan.output);
     let log = Arc::new(Log::create(&names.log(), plan.output.log_level)?);
+    names.take_mark_away()?;
     log.line(
         LogLevel::Info,
         &format!(
@@ -132,13 +133,13 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let prepared = Prepared::new(plan, seed)?;
     for note in &prepared.notes {
         log.line(LogLevel::Warning, note);
-        eprintln!("Note: {note}");
+        tell(&format!("Note: {note}"));
     }
     if let Some(server) = &server {
-        eprintln!(
+        tell(&format!(
             "No --url given: measuring the built-in server on {} instead.",
             server.url()
-        );
+        ));
     }
     ready::wait(&prepared.material.plan)?;
     // Until here Ctrl-C does what it does to any program: nothing was sent, so there is nothing to write.

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::clock::{Clock, Nanos, Tick};
 use crate::config::Plan;
 use crate::engine::Stop;
-use crate::report::{Progress, ProgressState};
+use crate::report::{Progress, ProgressState, tell};
 
 use super::RunError;
 use super::gate::Gate;
@@ -80,13 +80,13 @@ pub(super) fn until_over(
 fn obey(gate: &Gate, signal_count: u32) {
     match signal_count {
         1 => {
-            eprintln!(
-                "Stopping: nothing more is sent; requests in flight may end. Press Ctrl-C again to quit now."
+            tell(
+                "Stopping: nothing more is sent; requests in flight may end. Press Ctrl-C again to quit now.",
             );
             gate.stop(Stop::Drain);
         }
         2 => {
-            eprintln!("Quitting: requests in flight are cut; what was measured is written.");
+            tell("Quitting: requests in flight are cut; what was measured is written.");
             gate.stop(Stop::Now);
         }
         _ => std::process::exit(130),

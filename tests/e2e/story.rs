@@ -1,0 +1,196 @@
+//! All files of a run, held against each other and against what the server saw.
+//!
+//! In: runs with every export. Out: verdicts on their agreement. Never: a number that only one file has.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::server::{Script, Server};
+use super::tool::{KEY, Run, Tool};
+
+fn run(server: &Server, flags: &str) -> Run {
+    Tool::profile(&format!(
+        "--model m --url {} --tokenizer gpt2 --artifact-dir out --streaming --isl 16 --export-level raw \
+         --export-outputs-json --export-http-trace --api-key {KEY} {flags}",
+        server.url()
+    ))
+    .run()
+}
+
+fn by_id(lines: Vec<Value>) -> BTreeMap<String, Value> {
+    let id = |line: &Value| {
+        line["metadata"]["x_request_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    lines.into_iter().map(|line| (id(&line), line)).collect()
+}
+
+#[test]
+fn every_file_tells_the_same_story() {
+    let server = Server::start(
+        Script::default()
+            .answer("3", "status 500")
+            .answer("5", "part alpha; close")
+            .answer("*", "wait 3; usage 11 2; words alpha beta"),
+    );
+    let run = run(
+        &server,
+        "--concurrency 3 --workers-max 2 --request-count 20 --warmup-request-count 2 --num-prompts 6",
+    );
+    assert_eq!(run.code, Some(0), "{run}");
+    let records = by_id(run.lines("profile_export.jsonl"));
+    let raw = by_id(run.lines("profile_export_raw.jsonl"));
+    assert_eq!(records.len(), 22);
+    assert_eq!(raw.len(), 22);
+    let log = server.log();
+    assert_eq!(log.load().len(), 22);
+    for seen in log.load() {
+        let id = seen.header("x-request-id").unwrap();
+        let (record, line) = (&records[id], &raw[id]);
+        assert_eq!(record["metadata"], line["metadata"]);
+        assert_eq!(
+            line["payload"], seen.body,
+            "what was sent is what is written"
+        );
+        assert_eq!(
+            seen.header("x-correlation-id"),
+            record["metadata"]["x_correlation_id"].as_str()
+        );
+        assert_eq!(
+            seen.header("authorization").unwrap(),
+            format!("Bearer {KEY}")
+        );
+        assert_eq!(
+            record["trace_data"]["request_headers"]["Authorization"],
+            "<redacted>"
+        );
+        assert_eq!(record.get("error"), line.get("error"), "{id}");
+    }
+    each_text_is_the_servers(&run, &records);
+    counts_agree(&run);
+    bodies_are_listed(&run, &raw);
+}
+
+fn each_text_is_the_servers(run: &Run, records: &BTreeMap<String, Value>) {
+    let outputs = run.json("outputs.json");
+    let good = outputs["data"].as_array().unwrap();
+    for entry in good {
+        let id = entry["x_request_id"].as_str().unwrap();
+        if records[id].get("error").is_none() {
+            assert_eq!(entry["response_text"], "alpha beta ");
+        }
+        for (tag, value) in entry["metrics"].as_object().unwrap() {
+            assert_eq!(
+                records[id]["metrics"][tag]["value"].as_f64(),
+                value.as_f64(),
+                "{tag}"
+            );
+        }
+    }
+    assert!(good.len() >= 18, "{}", good.len());
+}
+
+/// JSON, CSV, records and table have the same counts, and the mean of the records is the summary's.
+fn counts_agree(run: &Run) {
+    let [sent, good, failed, cut] = run.counts();
+    assert_eq!(run.metric("request_count", "avg"), good as f64);
+    assert_eq!(run.metric("error_request_count", "avg"), failed as f64);
+    let counts = &run.summary()["client"]["counts"];
+    assert_eq!(counts["success"], good);
+    assert_eq!(counts["error"], failed);
+    assert_eq!(counts["cancelled"], cut);
+    assert_eq!(counts["sent"], sent);
+    let line = format!("Requests: {sent} sent, {good} succeeded, {failed} failed");
+    assert!(run.stdout.contains(&line), "{line}: {run}");
+    assert!(run.text("profile_export_console.txt").contains(&line));
+    assert!(
+        run.text("profile_export_aiperf.csv")
+            .contains(&format!("Request Count,{good}.00"))
+    );
+    let records = run.records("profiling");
+    for tag in [
+        "request_latency",
+        "time_to_first_token",
+        "output_sequence_length",
+        "input_sequence_length",
+    ] {
+        let good = records
+            .iter()
+            .filter(|record| record.get("error").is_none());
+        let values: Vec<f64> = good
+            .map(|record| record["metrics"][tag]["value"].as_f64().unwrap())
+            .collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let told = run.metric(tag, "avg");
+        assert!((mean - told).abs() <= 1e-6 * mean, "{tag}: {mean} {told}");
+        let most = values.iter().copied().fold(0.0, f64::max);
+        assert!(
+            (most - run.metric(tag, "max")).abs() <= 1e-6 * most,
+            "{tag}"
+        );
+    }
+}
+
+/// Every body that was sent is in `inputs.json`.
+fn bodies_are_listed(run: &Run, raw: &BTreeMap<String, Value>) {
+    let inputs = run.json("inputs.json");
+    let sessions = inputs["data"].as_array().unwrap();
+    assert_eq!(sessions.len(), 6);
+    for line in raw.values() {
+        let conversation = &line["metadata"]["conversation_id"];
+        let session = sessions
+            .iter()
+            .find(|session| session["session_id"] == *conversation)
+            .unwrap();
+        let turn = line["metadata"]["turn_index"].as_u64().unwrap() as usize;
+        assert_eq!(session["payloads"][turn], line["payload"]);
+    }
+}
+
+#[test]
+fn stalled_streams_end_at_the_limit() {
+    let server = Server::start(Script::always("part alpha; stall"));
+    let run = run(
+        &server,
+        "--concurrency 50 --workers-max 2 --request-count 50 --request-timeout-seconds 0.7",
+    );
+    assert_eq!(run.counts(), [50, 0, 50, 0], "{run}");
+    for record in run.records("profiling") {
+        let time = |key: &str| record["metadata"][key].as_i64().unwrap();
+        let took = (time("request_end_ns") - time("request_start_ns")) / 1_000_000;
+        assert!((699..900).contains(&took), "{took} ms");
+        assert_eq!(record["error"]["type"], "RequestTimeout");
+    }
+}
+
+#[test]
+fn a_peer_that_takes_no_connection_times_out() {
+    // Connections beyond a backlog of none are left unanswered.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let fill: Vec<_> = (0..4)
+        .map(|_| {
+            std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_millis(100))
+        })
+        .collect();
+    assert!(
+        fill.iter().any(Result::is_err),
+        "the backlog never fills on this system"
+    );
+    let run = Tool::profile(&format!(
+        "--model m --url http://{address} --tokenizer gpt2 --isl 16 --artifact-dir out --streaming \
+         --concurrency 3 --request-count 3 --request-timeout-seconds 0.5"
+    ))
+    .run();
+    assert_eq!(run.code, Some(1), "{run}");
+    assert_eq!(run.counts(), [3, 0, 3, 0], "{run}");
+    for record in run.records("profiling") {
+        assert_eq!(record["error"]["type"], "ConnectTimeout", "{record}");
+    }
+}

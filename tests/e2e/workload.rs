@@ -1,0 +1,248 @@
+//! What is sent and when, over several runs or several turns.
+//!
+//! In: pairs of runs, conversations. Out: verdicts on prompts, due times, bodies. Never: a bound that a busy machine breaks.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::server::{Script, Server};
+use super::tool::{Mock, Run, Tool};
+
+fn run(url: &str, flags: &str) -> Run {
+    Tool::profile(&format!(
+        "--model m --url {url} --tokenizer gpt2 --artifact-dir out --streaming --ui-type none {flags}"
+    ))
+    .run()
+}
+
+/// Time from the first request's due time to each request's, ns, in the order of their numbers.
+fn dues(run: &Run) -> Vec<i64> {
+    let of = |record: &Value, key: &str| record["metadata"][key].as_i64().unwrap();
+    let mut dues: Vec<(i64, i64)> = run
+        .records("profiling")
+        .iter()
+        .map(|record| (of(record, "session_num"), of(record, "credit_issued_ns")))
+        .collect();
+    dues.sort_unstable();
+    let first = dues.iter().map(|(_, due)| *due).min().unwrap();
+    dues.into_iter().map(|(_, due)| due - first).collect()
+}
+
+#[test]
+fn a_seed_fixes_prompts_and_due_times_for_any_number_of_workers() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let flags = |seed: u32, workers: u32| {
+        format!(
+            "--isl 30 --isl-stddev 8 --osl 20 --osl-stddev 5 --request-rate 150 --arrival-pattern poisson \
+             --request-count 60 --random-seed {seed} --workers-max {workers}"
+        )
+    };
+    let one = run(&server.url(), &flags(5, 1));
+    let two = run(&server.url(), &flags(5, 2));
+    let other = run(&server.url(), &flags(6, 2));
+    assert_eq!(two.summary()["client"]["workers"], 2);
+    assert_eq!(one.text("inputs.json"), two.text("inputs.json"));
+    assert_ne!(one.text("inputs.json"), other.text("inputs.json"));
+    let (a, b, c) = (dues(&one), dues(&two), dues(&other));
+    assert_eq!((a.len(), b.len(), c.len()), (60, 60, 60));
+    // Two calibrations of one counter differ by far less than a microsecond over half a second.
+    let apart = |x: &[i64], y: &[i64]| x.iter().zip(y).map(|(x, y)| (x - y).abs()).max().unwrap();
+    assert!(apart(&a, &b) < 20_000, "{}\n{a:?}\n{b:?}", apart(&a, &b));
+    assert!(apart(&a, &c) > 1_000_000);
+    // And the same prompts went out under the same numbers.
+    let sent = |run: &Run| {
+        let mut ids: Vec<(i64, String)> = run
+            .records("profiling")
+            .iter()
+            .map(|r| {
+                (
+                    r["metadata"]["session_num"].as_i64().unwrap(),
+                    r["metadata"]["conversation_id"].to_string(),
+                )
+            })
+            .collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(sent(&one), sent(&two));
+}
+
+#[test]
+fn every_due_time_of_a_constant_rate_is_a_multiple_of_the_gap() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let run = run(
+        &server.url(),
+        "--isl 16 --request-rate 100 --arrival-pattern constant --request-count 50 --workers-max 2",
+    );
+    for (index, due) in dues(&run).into_iter().enumerate() {
+        let wanted = 10_000_000 * index as i64;
+        assert!((due - wanted).abs() < 20_000, "{index}: {due}");
+    }
+}
+
+#[test]
+fn later_turns_hold_what_the_server_said() {
+    let server = Server::start(
+        Script::default()
+            .answer("odd", "words first reply")
+            .answer("*", "words second reply"),
+    );
+    let run = run(
+        &server.url(),
+        "--isl 16 --conversation-num 1 --conversation-turn-mean 3 --conversation-turn-delay-mean 120",
+    );
+    assert_eq!(run.counts(), [3, 3, 0, 0], "{run}");
+    let log = server.log();
+    let load = log.load();
+    let roles = |index: usize| -> Vec<String> {
+        let messages = load[index].body["messages"].as_array().unwrap();
+        messages
+            .iter()
+            .map(|m| m["role"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(roles(0), ["user"]);
+    assert_eq!(roles(1), ["user", "assistant", "user"]);
+    assert_eq!(roles(2), ["user", "assistant", "user", "assistant", "user"]);
+    let third = &load[2].body["messages"];
+    assert_eq!(third[1]["content"], "first reply ");
+    assert_eq!(third[3]["content"], "second reply ");
+    assert_eq!(third[0], load[0].body["messages"][0]);
+    for pair in load.windows(2) {
+        let gap = pair[1].at - pair[0].at;
+        assert!(
+            gap >= Duration::from_millis(119) && gap < Duration::from_millis(1_500),
+            "{gap:?}"
+        );
+    }
+    let correlation: Vec<Option<&str>> = load
+        .iter()
+        .map(|seen| seen.header("x-correlation-id"))
+        .collect();
+    assert!(correlation[0].is_some());
+    assert!(
+        correlation.iter().all(|id| *id == correlation[0]),
+        "{correlation:?}"
+    );
+    for (turn, record) in run.records("profiling").iter().enumerate() {
+        assert_eq!(record["metadata"]["turn_index"], turn);
+    }
+}
+
+#[test]
+fn a_turn_that_fails_does_not_end_its_conversation() {
+    let server = Server::start(
+        Script::default()
+            .answer("1", "status 500")
+            .answer("*", "words second reply"),
+    );
+    let run = run(
+        &server.url(),
+        "--isl 16 --conversation-num 1 --conversation-turn-mean 3",
+    );
+    assert_eq!(run.counts(), [3, 2, 1, 0], "{run}");
+    assert_eq!(server.log().load().len(), 3);
+}
+
+#[test]
+fn urls_are_taken_in_turn() {
+    let servers = [(); 3].map(|()| Server::start(Script::always("words alpha beta")));
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let run = run(
+        &urls[0],
+        &format!(
+            "--isl 16 --request-count 12 --workers-max 2 --concurrency 3 --url {} --url {}",
+            urls[1], urls[2]
+        ),
+    );
+    assert_eq!(run.counts(), [12, 12, 0, 0], "{run}");
+    for server in &servers {
+        assert_eq!(server.log().load().len(), 4);
+    }
+}
+
+#[test]
+fn warmup_ends_before_profiling_begins() {
+    let server = Server::start(
+        Script::default()
+            .answer("1-7", "wait 60; words slow start")
+            .answer("*", "wait 5; words alpha"),
+    );
+    let run = run(
+        &server.url(),
+        "--isl 16 --concurrency 4 --workers-max 2 --warmup-request-count 7 --request-count 9",
+    );
+    let time = |phase: &str, key: &str| -> Vec<i64> {
+        run.records(phase)
+            .iter()
+            .map(|r| r["metadata"][key].as_i64().unwrap())
+            .collect()
+    };
+    let ends = time("warmup", "request_end_ns");
+    let starts = time("profiling", "request_start_ns");
+    assert_eq!((ends.len(), starts.len()), (7, 9), "{run}");
+    assert!(ends.iter().max() < starts.iter().min());
+    // Warm connections are kept.
+    assert_eq!(server.log().connections, 4);
+    let manifest = run.json("phase_manifest.json");
+    let names: Vec<&str> = manifest["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["phase_name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["warmup", "profiling"]);
+}
+
+#[test]
+fn goodput_means_the_same_however_it_is_given() {
+    // Four of eight requests take 150 ms.
+    let script = Script::default()
+        .answer("odd", "wait 150; words alpha beta")
+        .answer("*", "wait 1; words alpha beta");
+    let server = Server::start(script.clone());
+    let once = run(
+        &server.url(),
+        "--isl 16 --request-count 8 --goodput 'time_to_first_token:100 request_latency:100'",
+    );
+    let server = Server::start(script);
+    let twice = run(
+        &server.url(),
+        "--isl 16 --request-count 8 --goodput time_to_first_token:100 --goodput request_latency:100",
+    );
+    for run in [&once, &twice] {
+        assert_eq!(run.metric("good_request_count", "avg"), 4.0, "{run}");
+        assert!(run.metric("goodput", "avg") > 0.0);
+        assert!(run.stdout.contains("Goodput"), "{run}");
+    }
+}
+
+#[test]
+fn times_agree_with_the_servers_own_log() {
+    let mock = Mock::start("--ttft 40 --itl 4");
+    let run = run(
+        &mock.url,
+        "--isl 16 --osl 11 --concurrency 2 --request-count 10",
+    );
+    let median = |tag: &str| run.metric(tag, "p50");
+    // Nothing arrives before its time; a busy machine makes some late, the median not by much.
+    assert!(run.metric("time_to_first_token", "min") >= 39.9, "{run}");
+    assert!(run.metric("request_latency", "min") >= 79.9, "{run}");
+    assert!(median("time_to_first_token") < 70.0, "{run}");
+    assert!((3.5..8.0).contains(&median("inter_token_latency")), "{run}");
+    assert_eq!(run.metric("output_sequence_length", "avg"), 11.0);
+}
+
+#[test]
+fn a_short_run_is_short() {
+    // Three requests of 0.2 s and little else: starting, tokenizing, writing the files.
+    let mock = Mock::start("--ttft 100 --itl 10");
+    let run = run(&mock.url, "--isl 16 --osl 10 --request-count 3");
+    assert_eq!(run.counts(), [3, 3, 0, 0]);
+    let took = run.wall;
+    assert!(
+        took > Duration::from_millis(550) && took < Duration::from_secs(2),
+        "{took:?}"
+    );
+}
