@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::config::{LogLevel, PhaseKind, Plan};
+use crate::config::{Arrivals, LogLevel, PhaseKind, Plan};
 use crate::driver::Backend;
 use crate::metric::{Accumulator, Summary};
 use crate::report::{self, ClientReport, InputBodies, Log, PhaseReport, RunReport};
@@ -57,27 +57,10 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         let index = plan.phases.iter().position(|phase| phase.kind == kind)?;
         summaries.get(index).cloned()
     };
-    let phases = plan
-        .phases
-        .iter()
-        .zip(summaries)
-        .enumerate()
-        .map(|(index, (phase, summary))| PhaseReport {
-            name: phase.kind.name().to_owned(),
-            kind: phase.kind,
-            index,
-            start_ns: summary.window.start_ns,
-            end_ns: summary.window.end_ns,
-            was_cancelled: partial,
-            summary: summary.clone(),
-        });
     let profiling = of_kind(PhaseKind::Profiling).unwrap_or_default();
     let mut client = client_report(plan, cores, run);
-    client.sent = profiling.success_count + profiling.error_count + profiling.cancelled_count;
-    let recorded: u64 = summaries
-        .iter()
-        .map(|s| s.success_count + s.error_count + s.cancelled_count)
-        .sum();
+    client.sent = ended(&profiling);
+    let recorded: u64 = summaries.iter().map(ended).sum();
     if recorded != run.counts.sent && run.failure.is_none() {
         client.notes.push(format!(
             "{} requests were sent, but {recorded} were recorded: please report this defect",
@@ -89,12 +72,37 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         benchmark_id: format!("{:012x}", rand::random::<u64>() >> 16),
         random_seed: prepared.material.seed,
         warmup: of_kind(PhaseKind::Warmup),
-        phases: phases.collect(),
+        phases: phase_reports(plan, summaries, partial),
         profiling,
         was_cancelled: partial,
         incomplete_reason: reason,
         client,
     }
+}
+
+/// A phase was cut if the run was, and it was the last that sent anything, or would have followed.
+fn phase_reports(plan: &Plan, summaries: &[Summary], partial: bool) -> Vec<PhaseReport> {
+    let last_begun = summaries
+        .iter()
+        .rposition(|summary| ended(summary) > 0)
+        .unwrap_or(0);
+    let phases = plan.phases.iter().zip(summaries).enumerate();
+    phases
+        .map(|(index, (phase, summary))| PhaseReport {
+            name: phase.kind.name().to_owned(),
+            kind: phase.kind,
+            index,
+            start_ns: summary.window.start_ns,
+            end_ns: summary.window.end_ns,
+            was_cancelled: partial && index >= last_begun,
+            summary: summary.clone(),
+        })
+        .collect()
+}
+
+/// Requests of a phase that ended, however: all that were sent.
+fn ended(summary: &Summary) -> u64 {
+    summary.success_count + summary.error_count + summary.cancelled_count
 }
 
 fn incomplete_reason(run: &Run) -> Option<String> {
@@ -130,6 +138,11 @@ fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
             counts.resent.to_string(),
         ),
     ];
+    // In a closed loop that only time ends, there is no number that could be missed.
+    let open_loop = plan
+        .phases
+        .iter()
+        .any(|p| p.arrivals != Arrivals::ClosedLoop);
     let counted = plan
         .phases
         .iter()
@@ -146,7 +159,7 @@ fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
         },
         clock_drift_ppm: run.calibration.drift_ppm(),
         clock_error_ns: run.calibration.error().0,
-        unsent: counted.then_some(counts.unsent),
+        unsent: (counted || open_loop).then_some(counts.unsent),
         sent: counts.sent,
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,

@@ -114,20 +114,16 @@ impl Recorder {
             files.outputs = Some(OutputsWriter::create(&names.outputs())?);
         }
         let context = Context::of(plan);
-        let mut profiling = 0..;
-        let tags = plan
-            .phases
-            .iter()
-            .enumerate()
-            .map(|(index, phase)| PhaseTag {
+        let tags = plan.phases.iter().enumerate().map(|(index, phase)| {
+            let earlier = plan.phases[..index].iter();
+            let profiling = earlier.filter(|p| p.kind == PhaseKind::Profiling).count();
+            PhaseTag {
                 name: phase.kind.name().to_owned(),
                 kind: phase.kind,
                 index,
-                profiling_index: profiling
-                    .by_ref()
-                    .next()
-                    .filter(|_| phase.kind == PhaseKind::Profiling),
-            });
+                profiling_index: (phase.kind == PhaseKind::Profiling).then_some(profiling),
+            }
+        });
         Ok(Recorder {
             accumulators: plan
                 .phases
