@@ -133,6 +133,18 @@ pub struct Read {
     pub body_end: u64,
 }
 
+impl Read {
+    /// When its bytes came: the kernel's stamp where there is one, else the driver's.
+    #[must_use]
+    pub fn arrival(&self) -> Tick {
+        if self.kernel == Tick::NEVER {
+            self.tick
+        } else {
+            self.kernel
+        }
+    }
+}
+
 /// One server-sent event, as a place in [`Exchange::body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventMark {

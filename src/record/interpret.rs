@@ -201,15 +201,6 @@ impl Interpreter {
     }
 }
 
-/// When a read came: the kernel's stamp where there is one, else the driver's.
-fn arrival(read: &Read) -> Tick {
-    if read.kernel == Tick::NEVER {
-        read.tick
-    } else {
-        read.kernel
-    }
-}
-
 /// The request's start. One that was cut before it was taken up has only a due time, or none.
 fn start(exchange: &Exchange, calibration: &Calibration) -> Tick {
     [exchange.ticks.start, exchange.ticks.due, exchange.ticks.end]
@@ -233,12 +224,12 @@ impl Moments<'_> {
     /// Arrival of a read; a mark without a read falls back to the end.
     fn read_at(&self, index: u32) -> Nanos {
         let read = self.exchange.reads.get(index as usize);
-        read.and_then(|read| self.at(arrival(read)))
+        read.and_then(|read| self.at(read.arrival()))
             .unwrap_or_else(|| self.end())
     }
 
     fn end(&self) -> Nanos {
-        let last = self.exchange.reads.last().map(arrival);
+        let last = self.exchange.reads.last().map(Read::arrival);
         self.at(self.exchange.ticks.end)
             .or_else(|| self.at(last?))
             .unwrap_or_default()
@@ -265,7 +256,7 @@ impl Moments<'_> {
             let bytes = read.body_end.saturating_sub(before);
             before = read.body_end;
             if bytes > 0 {
-                let at = self.at(arrival(read)).unwrap_or_default();
+                let at = self.at(read.arrival()).unwrap_or_default();
                 reads.push((at, u32::try_from(bytes).unwrap_or(u32::MAX)));
             }
         }

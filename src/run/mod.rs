@@ -8,14 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
 use crate::config::{LogLevel, MockPlan, PhaseKind, Plan};
-use crate::driver::Backend;
-use crate::engine::Counts;
+use crate::driver::{Driver, StampSource};
 use crate::metric::Summary;
 use crate::record::Interpreter;
-use crate::report::{
-    self, ArtifactNames, ClientReport, InputBodies, Log, PhaseReport, ReportError, RunReport,
-};
+use crate::report::{self, ArtifactNames, InputBodies, Log, PhaseReport, ReportError, RunReport};
 
+mod client;
 mod cores;
 mod gate;
 mod prepare;
@@ -75,6 +73,14 @@ pub enum RunError {
         /// The mask.
         allowed: String,
     },
+    /// The driver that was asked for is refused.
+    #[error(
+        "--driver ring: {0}; allow io_uring (sysctl kernel.io_uring_disabled=0, or a container's seccomp profile), or use --driver portable"
+    )]
+    Ring(String),
+    /// The kernel's stamps were asked for and cannot be had.
+    #[error("--timestamp-source kernel needs the ring: {0}; use --timestamp-source user")]
+    Stamps(String),
     /// The readiness probe gave up.
     #[error("--wait-for-model-timeout: {0}")]
     NotReady(String),
@@ -145,9 +151,10 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
 /// What the load left.
 struct Run {
     recorded: Recorded,
-    counts: Counts,
+    workers: workers::Ended,
     calibration: Calibration,
-    backend: Backend,
+    driver: Driver,
+    stamps: StampSource,
     overflowed: u64,
     interrupted: bool,
 }
@@ -202,18 +209,20 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
-    let backend = crate::driver::probe();
+    let (driver, stamps) = client::driver(&plan.workers)?;
     log.line(
         LogLevel::Info,
         &format!(
-            "driver: portable on {backend}; workers on cores {:?}",
+            "driver: {} ({}); workers on cores {:?}",
+            driver.name(),
+            driver.reason(),
             cores.workers
         ),
     );
-    let workers = workers::start(prepared, cores, &clock, &backend, &gate, ends)?;
+    let workers = workers::start(prepared, cores, &clock, (&driver, stamps), &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, &workers);
-    let counts = workers.join()?;
+    let workers = workers.join()?;
     let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
     let recorded = recorder
         .join()
@@ -221,9 +230,10 @@ fn conduct(
     let overflowed = overflowed.load(Ordering::Relaxed);
     Ok(Run {
         recorded,
-        counts,
+        workers,
         calibration,
-        backend,
+        driver,
+        stamps,
         overflowed,
         interrupted,
     })
@@ -231,7 +241,7 @@ fn conduct(
 
 fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<Ending, RunError> {
     let plan = &prepared.material.plan;
-    let client = client_report(plan, cores, &run);
+    let client = client::report(plan, cores, &run);
     let reason = match (&run.recorded.aborted, run.interrupted) {
         (Some(reason), _) => Some(reason.clone()),
         (None, true) => Some("stopped by a signal".to_owned()),
@@ -296,58 +306,6 @@ fn finish(prepared: &Prepared, cores: &Cores, log: &Log, run: Run) -> Result<End
         () if run.recorded.write_error.is_some() => Ending::FilesIncomplete,
         () => Ending::Complete,
     })
-}
-
-fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
-    let reason = match &run.backend {
-        Backend::IoUring => "probed".to_owned(),
-        Backend::Readiness { reason } => reason.clone(),
-    };
-    let counts = &run.counts;
-    let mut notes = cores.notes.clone();
-    if run.overflowed > 0 {
-        notes.push(format!(
-            "{} finished requests waited on a worker because the recorder was behind; none was lost",
-            run.overflowed
-        ));
-    }
-    let facts = [
-        ("Timer", crate::driver::TIMER.to_owned()),
-        (
-            "Stamps",
-            "user space, after each read and before any parsing".to_owned(),
-        ),
-        ("Connections opened", counts.connects.to_string()),
-        (
-            "Requests sent again on a new connection",
-            counts.resent.to_string(),
-        ),
-    ];
-    ClientReport {
-        driver: run.backend.driver(),
-        driver_reason: reason,
-        workers: cores.workers.len(),
-        cpus: cores.workers.iter().flatten().copied().collect(),
-        timer_grain_ns: if cfg!(target_os = "linux") {
-            50_000
-        } else {
-            1_000_000
-        },
-        clock_drift_ppm: run.calibration.drift_ppm(),
-        clock_error_ns: run.calibration.error().0,
-        unsent: plan
-            .phases
-            .iter()
-            .any(|p| p.stop.requests.or(p.stop.sessions).is_some())
-            .then_some(counts.unsent),
-        sent: counts.sent,
-        overflow_count: run.overflowed,
-        coalesced_count: run.recorded.coalesced,
-        notes,
-        facts: facts
-            .map(|(label, value)| (label.to_owned(), value))
-            .to_vec(),
-    }
 }
 
 /// Columns of the terminal, 140 where there is none.
