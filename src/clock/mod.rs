@@ -6,8 +6,10 @@
 use std::ops::{Add, Sub};
 
 mod calibrate;
+mod kernel;
 
 pub use calibrate::{Anchor, Calibration};
+pub use kernel::{KernelClock, WallBracket, WallMap};
 
 /// What the counter said: a raw TSC value (or nanoseconds in the simulated driver).
 ///

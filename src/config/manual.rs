@@ -145,4 +145,4 @@ fn argument(flag: &'static Flag) -> Arg {
 /// Longer choices are told in the flag's sentence.
 const CHOICES_SHOWN_MOST: usize = 8;
 /// Known only to be refused with a reason.
-const CHOICES_REFUSED: &[&str] = &["weighted", "gamma"];
+const CHOICES_REFUSED: &[&str] = &["weighted", "gamma", "nic"];

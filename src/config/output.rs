@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use super::error::Problems;
 use super::lex::Settings;
 use super::load::stimulus;
-use super::plan::{EndpointKind, ExportLevel, LogLevel, OutputPlan, PhasePlan, UiKind, WorkerPlan};
+use super::plan::{
+    DriverKind, EndpointKind, ExportLevel, LogLevel, OutputPlan, PhasePlan, StampKind, UiKind,
+    WorkerPlan,
+};
 use crate::clock::Nanos;
 
 /// Seconds between live lines, as AIPerf has them away from its dashboard.
@@ -107,10 +110,29 @@ fn log_level(settings: &Settings) -> LogLevel {
     }
 }
 
-/// Threads and cores.
-pub(super) fn workers(settings: &Settings) -> WorkerPlan {
+/// Threads, cores, and how they reach the kernel.
+pub(super) fn workers(settings: &Settings, problems: &mut Problems) -> WorkerPlan {
+    let driver = match settings.choice("--driver") {
+        Some("ring") => DriverKind::Ring,
+        Some("portable") => DriverKind::Portable,
+        _ => DriverKind::Auto,
+    };
+    let stamps = match settings.choice("--timestamp-source") {
+        Some("user") => Some(StampKind::User),
+        Some("kernel") => Some(StampKind::Kernel),
+        Some("nic") => {
+            problems.push("--timestamp-source nic is not done: stamps of the network card need a driver that makes them and a clock in step with it; use kernel");
+            None
+        }
+        _ => None,
+    };
+    if driver == DriverKind::Portable && stamps == Some(StampKind::Kernel) {
+        problems.push("--timestamp-source kernel needs the ring, and --driver portable has none; leave one of them out");
+    }
     WorkerPlan {
         max: settings.size("--workers-max"),
         cpus: settings.cores("--cpus").to_vec(),
+        driver,
+        stamps,
     }
 }

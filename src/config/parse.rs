@@ -162,7 +162,7 @@ fn plan(settings: &Settings, problems: &mut Problems) -> Plan {
             })
             .collect(),
         output,
-        workers: output::workers(settings),
+        workers: output::workers(settings, problems),
         random_seed: settings.integer("--random-seed"),
         failed_request_threshold: settings.number("--failed-request-threshold"),
         cli_command: echo::cli_command(settings),

@@ -7,13 +7,19 @@ use std::net::SocketAddr;
 
 use crate::clock::Tick;
 
+#[cfg(target_os = "linux")]
+mod buffers;
+mod choice;
 mod descriptors;
 mod pace;
 mod probe;
 
 pub mod portable;
+#[cfg(target_os = "linux")]
+pub mod ring;
 pub mod simulated;
 
+pub use choice::{Choice, Driver, Ended, RingTally, StampSource};
 pub use descriptors::{TooFew, make_room};
 pub use pace::TIMER;
 pub use probe::{Backend, probe};
@@ -67,6 +73,18 @@ pub struct Stamp {
     pub kernel: Tick,
 }
 
+impl Stamp {
+    /// When the bytes came: the kernel's stamp where there is one, else the driver's.
+    #[must_use]
+    pub fn arrival(self) -> Tick {
+        if self.kernel == Tick::NEVER {
+            self.tick
+        } else {
+            self.kernel
+        }
+    }
+}
+
 /// How a [`Op::Send`] went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
@@ -95,4 +113,31 @@ pub enum CloseReason {
     LocalExhausted,
     /// Another error.
     Io,
+}
+
+/// What an error of the system means for a connection.
+fn reason_of(error: &std::io::Error) -> CloseReason {
+    use std::io::ErrorKind;
+
+    use rustix::io::Errno;
+    let exhausted = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::ADDRNOTAVAIL,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+    ];
+    match error.kind() {
+        ErrorKind::ConnectionRefused => CloseReason::Refused,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
+            CloseReason::Reset
+        }
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            CloseReason::Unreachable
+        }
+        _ if Errno::from_io_error(error).is_some_and(|e| exhausted.contains(&e)) => {
+            CloseReason::LocalExhausted
+        }
+        _ => CloseReason::Io,
+    }
 }

@@ -23,7 +23,7 @@ use crate::engine::Engine;
 
 use super::pace::Timer;
 use super::probe::{Backend, RING_ENTRIES};
-use super::{CloseReason, ConnId, Op, Sent, Stamp};
+use super::{CloseReason, ConnId, Op, Sent, Stamp, reason_of};
 
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
@@ -472,28 +472,4 @@ fn descriptor_of(stream: &TcpStream) -> BorrowedFd<'_> {
 fn local_port(stream: &TcpStream) -> u16 {
     let address = SockRef::from(&descriptor_of(stream)).local_addr().ok();
     address.and_then(|a| a.as_socket()).map_or(0, |a| a.port())
-}
-
-fn reason_of(error: &io::Error) -> CloseReason {
-    use rustix::io::Errno;
-    let exhausted = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::ADDRNOTAVAIL,
-        Errno::NOBUFS,
-        Errno::NOMEM,
-    ];
-    match error.kind() {
-        ErrorKind::ConnectionRefused => CloseReason::Refused,
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
-            CloseReason::Reset
-        }
-        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-            CloseReason::Unreachable
-        }
-        _ if Errno::from_io_error(error).is_some_and(|e| exhausted.contains(&e)) => {
-            CloseReason::LocalExhausted
-        }
-        _ => CloseReason::Io,
-    }
 }

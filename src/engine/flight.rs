@@ -93,7 +93,7 @@ impl Flight {
             && let Some(head) = self.response.head()
         {
             exchange.head = Some(head);
-            exchange.ticks.head_received = stamp.tick;
+            exchange.ticks.head_received = stamp.arrival();
             self.scanning = head.is_success() && head.content == ContentKind::EventStream;
         }
         let before = self.done_seen;

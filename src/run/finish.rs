@@ -6,11 +6,11 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::config::{Arrivals, LogLevel, PhaseKind, Plan};
-use crate::driver::Backend;
+use crate::config::{LogLevel, PhaseKind, Plan};
 use crate::metric::{Accumulator, Summary};
-use crate::report::{self, ClientReport, InputBodies, Log, PhaseReport, RunReport};
+use crate::report::{self, InputBodies, Log, PhaseReport, RunReport};
 
+use super::client;
 use super::cores::Cores;
 use super::prepare::Prepared;
 use super::{Ending, Run, RunError};
@@ -58,13 +58,13 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         summaries.get(index).cloned()
     };
     let profiling = of_kind(PhaseKind::Profiling).unwrap_or_default();
-    let mut client = client_report(plan, cores, run);
+    let mut client = client::report(plan, cores, run);
     client.sent = ended(&profiling);
     let recorded: u64 = summaries.iter().map(ended).sum();
-    if recorded != run.counts.sent && run.failure.is_none() {
+    if recorded != run.workers.counts.sent && run.failure.is_none() {
         client.notes.push(format!(
             "{} requests were sent, but {recorded} were recorded: please report this defect",
-            run.counts.sent
+            run.workers.counts.sent
         ));
     }
     RunReport {
@@ -111,63 +111,6 @@ fn incomplete_reason(run: &Run) -> Option<String> {
         .clone()
         .or_else(|| run.recorded.aborted.clone())
         .or(signal)
-}
-
-fn client_report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
-    let reason = match &run.backend {
-        Backend::IoUring => "probed".to_owned(),
-        Backend::Readiness { reason } => reason.clone(),
-    };
-    let counts = &run.counts;
-    let mut notes = cores.notes.clone();
-    if run.overflowed > 0 {
-        notes.push(format!(
-            "{} finished requests waited on a worker because the recorder was behind; none was lost",
-            run.overflowed
-        ));
-    }
-    let facts = [
-        ("Timer", crate::driver::TIMER.to_owned()),
-        (
-            "Stamps",
-            "user space, after each read and before any parsing".to_owned(),
-        ),
-        ("Connections opened", counts.connects.to_string()),
-        (
-            "Requests sent again on a new connection",
-            counts.resent.to_string(),
-        ),
-    ];
-    // In a closed loop that only time ends, there is no number that could be missed.
-    let open_loop = plan
-        .phases
-        .iter()
-        .any(|p| p.arrivals != Arrivals::ClosedLoop);
-    let counted = plan
-        .phases
-        .iter()
-        .any(|p| p.stop.requests.or(p.stop.sessions).is_some());
-    ClientReport {
-        driver: run.backend.driver(),
-        driver_reason: reason,
-        workers: cores.workers.len(),
-        cpus: cores.workers.iter().flatten().copied().collect(),
-        timer_grain_ns: if cfg!(target_os = "linux") {
-            50_000
-        } else {
-            1_000_000
-        },
-        clock_drift_ppm: run.calibration.drift_ppm(),
-        clock_error_ns: run.calibration.error().0,
-        unsent: (counted || open_loop).then_some(counts.unsent),
-        sent: counts.sent,
-        overflow_count: run.overflowed,
-        coalesced_count: run.recorded.coalesced,
-        notes,
-        facts: facts
-            .map(|(label, value)| (label.to_owned(), value))
-            .to_vec(),
-    }
 }
 
 /// Columns of the terminal, 140 where there is none.

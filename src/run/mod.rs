@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
 use crate::config::{LogLevel, MockPlan, Plan};
-use crate::driver::Backend;
-use crate::engine::Counts;
+use crate::driver::{Driver, StampSource};
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
 
+mod client;
 mod cores;
 mod finish;
 mod gate;
@@ -76,6 +76,14 @@ pub enum RunError {
     /// Too few files may be opened.
     #[error("--concurrency: {0}")]
     Descriptors(#[from] crate::driver::TooFew),
+    /// The driver that was asked for is refused.
+    #[error(
+        "--driver ring: {0}; allow io_uring (sysctl kernel.io_uring_disabled=0, or a container's seccomp profile), or use --driver portable"
+    )]
+    Ring(String),
+    /// The kernel's stamps were asked for and cannot be had.
+    #[error("--timestamp-source kernel needs the ring: {0}; use --timestamp-source user")]
+    Stamps(String),
     /// The readiness probe gave up.
     #[error("--wait-for-model-timeout: {0}")]
     NotReady(String),
@@ -154,9 +162,10 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
 /// What the load left.
 struct Run {
     recorded: Recorded,
-    counts: Counts,
+    workers: workers::Ended,
     calibration: Calibration,
-    backend: Backend,
+    driver: Driver,
+    stamps: StampSource,
     overflowed: u64,
     interrupted: bool,
     /// What became of a worker that did not do its work.
@@ -213,18 +222,20 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
-    let backend = crate::driver::probe();
+    let (driver, stamps) = client::driver(&plan.workers)?;
     log.line(
         LogLevel::Info,
         &format!(
-            "driver: portable on {backend}; workers on cores {:?}",
+            "driver: {} ({}); workers on cores {:?}",
+            driver.name(),
+            driver.reason(),
             cores.workers
         ),
     );
-    let workers = workers::start(prepared, cores, &clock, &backend, &gate, ends)?;
+    let workers = workers::start(prepared, cores, &clock, (&driver, stamps), &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, &workers);
-    let (counts, failure) = workers.join();
+    let (workers, failure) = workers.join();
     let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
     let recorded = recorder
         .join()
@@ -232,9 +243,10 @@ fn conduct(
     let overflowed = overflowed.load(Ordering::Relaxed);
     Ok(Run {
         recorded,
-        counts,
+        workers,
         calibration,
-        backend,
+        driver,
+        stamps,
         overflowed,
         interrupted,
         failure,

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 
 use crate::clock::Clock;
-use crate::driver::{Backend, portable};
+use crate::driver::{Driver, RingTally, StampSource};
 use crate::engine::{Counts, Engine, Stop};
 use crate::schedule::Shard;
 
@@ -21,7 +21,18 @@ use super::workload::CorpusWorkload;
 
 /// All workers of a run.
 pub(super) struct Workers {
-    threads: Vec<JoinHandle<std::io::Result<Counts>>>,
+    threads: Vec<JoinHandle<std::io::Result<Ended>>>,
+}
+
+/// What workers leave; sums over all.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// Where the engines stand.
+    pub(super) counts: Counts,
+    /// What the rings went through.
+    pub(super) tally: RingTally,
+    /// Why workers had to do without a ring.
+    pub(super) stepped_down: Vec<String>,
 }
 
 /// Starts one thread for each core of `cores.workers`.
@@ -29,7 +40,7 @@ pub(super) fn start(
     prepared: &Prepared,
     cores: &Cores,
     clock: &Clock,
-    backend: &Backend,
+    driver: (&Driver, StampSource),
     gate: &Arc<Gate>,
     ends: Vec<WorkerEnd>,
 ) -> Result<Workers, RunError> {
@@ -40,7 +51,7 @@ pub(super) fn start(
         let material = Arc::clone(&prepared.material);
         let gate = Arc::clone(gate);
         let clock = clock.clone();
-        let backend = backend.clone();
+        let (driver, stamps) = (driver.0.clone(), driver.1);
         let work = move || {
             if let Some(id) = core {
                 core_affinity::set_for_current(CoreId { id });
@@ -55,10 +66,13 @@ pub(super) fn start(
                 control,
                 Shard { index, count },
             );
-            let outcome = portable::run(engine, &clock, &backend);
-            let counts = outcome.map(|engine| *engine.counts());
-            alarm.silence(counts.is_ok());
-            counts
+            let ended = driver.run(engine, &clock, stamps);
+            alarm.silence(ended.is_ok());
+            ended.map(|ended| Ended {
+                counts: *ended.engine.counts(),
+                tally: ended.tally,
+                stepped_down: ended.stepped_down.into_iter().collect(),
+            })
         };
         let builder = std::thread::Builder::new().name(format!("worker-{index}"));
         let thread = builder.spawn(work);
@@ -104,12 +118,16 @@ impl Workers {
     }
 
     /// Sums of the workers that did their work, and what happened to one that did not.
-    pub(super) fn join(self) -> (Counts, Option<String>) {
-        let mut sum = Counts::default();
+    pub(super) fn join(self) -> (Ended, Option<String>) {
+        let mut sum = Ended::default();
         let mut failure = None;
         for (index, thread) in self.threads.into_iter().enumerate() {
             match thread.join() {
-                Ok(Ok(counts)) => sum.add(&counts),
+                Ok(Ok(ended)) => {
+                    sum.counts.add(&ended.counts);
+                    sum.tally.add(&ended.tally);
+                    sum.stepped_down.extend(ended.stepped_down);
+                }
                 Ok(Err(error)) => {
                     failure = Some(format!("the driver of worker {index} failed: {error}"));
                 }

@@ -1,0 +1,213 @@
+//! Which driver runs the workers.
+//!
+//! In: what the user wants, and what the kernel allows. Out: a [`Driver`] with its reason, and the run of an engine on it. Never: a
+//! silent second choice.
+
+use std::io;
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+
+use super::portable;
+use super::probe::{Backend, probe};
+#[cfg(target_os = "linux")]
+use super::ring::{self, Layout, Ring};
+
+/// What the user wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The ring where the kernel allows it, else the portable driver.
+    #[default]
+    Auto,
+    /// The ring or nothing.
+    Ring,
+    /// The portable driver.
+    Portable,
+}
+
+/// Which stamp says when bytes arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampSource {
+    /// Taken by the driver when it sees a read complete.
+    User,
+    /// Taken by the kernel when it receives the newest segment of a read.
+    Kernel,
+}
+
+/// A driver that this machine allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Our own ring.
+    #[cfg(target_os = "linux")]
+    Ring {
+        /// How each worker makes its ring.
+        layout: Layout,
+        /// What the kernel refused on the way to it; empty when nothing.
+        refused: String,
+    },
+    /// monoio.
+    Portable {
+        /// What it waits with.
+        backend: Backend,
+        /// Why not the ring.
+        reason: String,
+    },
+}
+
+/// What rings went through; sums over a run, all 0 on the portable driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingTally {
+    /// Reads that brought bytes.
+    pub reads: u64,
+    /// Of those, without a stamp of the kernel although it was asked: taken before it had begun to stamp, or across a step of the
+    /// wall clock.
+    pub unstamped: u64,
+    /// Receives that the kernel ended in mid-stream and that were armed again.
+    pub rearms: u64,
+    /// Of those, the ones that had found no free buffer.
+    pub exhausted: u64,
+    /// Times that the completion queue had overflowed; the kernel kept what did not fit.
+    pub overflows: u64,
+    /// Completions of operations that were over; always 0 unless the kernel errs.
+    pub stale: u64,
+    /// Steps of the wall clock.
+    pub steps: u64,
+}
+
+impl RingTally {
+    /// Adds another ring's.
+    pub fn add(&mut self, other: &RingTally) {
+        self.reads += other.reads;
+        self.unstamped += other.unstamped;
+        self.rearms += other.rearms;
+        self.exhausted += other.exhausted;
+        self.overflows += other.overflows;
+        self.stale += other.stale;
+        self.steps += other.steps;
+    }
+}
+
+/// An engine that has run to its end.
+pub struct Ended {
+    /// The engine.
+    pub engine: Engine,
+    /// What the ring went through.
+    pub tally: RingTally,
+    /// Why this worker had to do without the ring that the probe had got.
+    pub stepped_down: Option<String>,
+}
+
+impl Driver {
+    /// The driver for `choice`.
+    ///
+    /// # Errors
+    ///
+    /// The ring was asked for and is refused; says by what.
+    pub fn choose(choice: Choice) -> Result<Driver, String> {
+        if choice == Choice::Portable {
+            return Ok(Driver::portable("asked for"));
+        }
+        match Driver::ring() {
+            Ok(driver) => Ok(driver),
+            Err(refused) if choice == Choice::Ring => Err(refused),
+            Err(refused) => Ok(Driver::portable(&format!("no ring: {refused}"))),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn ring() -> Result<Driver, String> {
+        ring::probe().map(|(layout, refused)| Driver::Ring { layout, refused })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn ring() -> Result<Driver, String> {
+        Err("io_uring is a part of Linux".to_owned())
+    }
+
+    fn portable(reason: &str) -> Driver {
+        let backend = probe();
+        let reason = match &backend {
+            Backend::IoUring => reason.to_owned(),
+            Backend::Readiness { reason: refused } => format!("{reason}; {refused}"),
+        };
+        Driver::Portable { backend, reason }
+    }
+
+    /// Its whole name, for the report.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring { layout, .. } => format!("ring (io_uring, {})", layout.mode),
+            Driver::Portable { backend, .. } => backend.driver(),
+        }
+    }
+
+    /// Why this one.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring { layout, refused } if refused.is_empty() => {
+                format!("probed: {layout}")
+            }
+            #[cfg(target_os = "linux")]
+            Driver::Ring { layout, refused } => format!("probed: {layout}; refused: {refused}"),
+            Driver::Portable { reason, .. } => reason.clone(),
+        }
+    }
+
+    /// The kernel's receive stamps can be had.
+    #[must_use]
+    pub fn has_kernel_stamps(&self) -> bool {
+        !matches!(self, Driver::Portable { .. })
+    }
+
+    /// What it waits with, and how late that is; in words and in nanoseconds.
+    #[must_use]
+    pub fn timer(&self) -> (&'static str, u64) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring { .. } => ("time-out of io_uring_enter (about 10 us)", 10_000),
+            Driver::Portable { .. } if cfg!(target_os = "linux") => (super::TIMER, 50_000),
+            Driver::Portable { .. } => (super::TIMER, 1_000_000),
+        }
+    }
+
+    /// Runs `engine` to its end on this thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused in mid-run.
+    pub fn run(&self, engine: Engine, clock: &Clock, stamps: StampSource) -> io::Result<Ended> {
+        let mut stepped_down = None;
+        let portable = match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring { layout, .. } => {
+                let stamped = stamps == StampSource::Kernel;
+                match Ring::open(*layout, stamped) {
+                    Ok(ring) => return on_ring(ring, engine, clock, stamped),
+                    // The probe's ring fitted the limit on locked memory; that of one worker more did not.
+                    Err(error) => stepped_down = Some(error.to_string()),
+                }
+                probe()
+            }
+            Driver::Portable { backend, .. } => backend.clone(),
+        };
+        Ok(Ended {
+            engine: portable::run(engine, clock, &portable)?,
+            tally: RingTally::default(),
+            stepped_down,
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn on_ring(ring: Ring, engine: Engine, clock: &Clock, stamps: bool) -> io::Result<Ended> {
+    let (engine, tally) = ring::run(ring, engine, clock, stamps)?;
+    Ok(Ended {
+        engine,
+        tally,
+        stepped_down: None,
+    })
+}

@@ -1,0 +1,388 @@
+//! The loop of the ring driver.
+//!
+//! In: a ring and an engine. Out: the engine, when it has finished, and what the ring went through. Never: parses before all ready
+//! completions are stamped, or sleeps past what the engine waits for.
+//!
+//! A connect or a send enters the kernel at once, so that its stamp lies right before the bytes and not before a whole batch of
+//! them; receives are armed and ended with the next entry, whatever it is for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::clock::{Clock, KernelClock, Tick};
+use crate::driver::{CloseReason, ConnId, Op, RingTally, Sent, Stamp, reason_of};
+use crate::engine::Engine;
+
+use super::links::{Links, State};
+use super::operations::{Kind, Memory};
+use super::{Completion, Ring, Wait, ask_for_stamps};
+
+/// After the engine has finished, sockets have this many waits of 10 ms to close.
+const LAST_WAITS: u32 = 100;
+
+/// Runs `engine` to its end on this thread, which must be the one that opened `ring`. With `stamps` (as the ring was opened), reads
+/// carry the kernel's.
+pub fn run(
+    ring: Ring,
+    engine: Engine,
+    clock: &Clock,
+    stamps: bool,
+) -> io::Result<(Engine, RingTally)> {
+    // By default the kernel may be 50 us late with a time-out, to save wake-ups.
+    if let Some(least) = NonZeroU64::new(1) {
+        // Failing that, it stays so; no run is worse for it than without.
+        let _ = rustix::thread::set_current_timer_slack(Some(least));
+    }
+    let mut pump = Pump {
+        links: Links::default(),
+        clock: clock.clone(),
+        kernel: stamps.then(|| KernelClock::new(clock)),
+        stamping: stamps.then(keep_stamping).flatten(),
+        ready: Vec::with_capacity(ring.layout().completions as usize),
+        spare: Vec::with_capacity(ring.layout().completions as usize),
+        failed: Vec::new(),
+        rearm: Vec::new(),
+        tally: RingTally::default(),
+        engine,
+        ring,
+    };
+    pump.turns()?;
+    pump.close_all()?;
+    pump.tally.overflows = pump.ring.overflows();
+    pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
+    Ok((pump.engine, pump.tally))
+}
+
+/// The kernel begins to stamp some time after the first socket has asked for it, and stops when the last such socket is gone. A
+/// socket without a peer keeps it going.
+fn keep_stamping() -> Option<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).ok()?;
+    ask_for_stamps(&socket).ok()?;
+    Some(socket)
+}
+
+struct Pump {
+    ring: Ring,
+    links: Links,
+    engine: Engine,
+    clock: Clock,
+    kernel: Option<KernelClock>,
+    /// Held, never used.
+    #[expect(dead_code, reason = "it is there to stay open")]
+    stamping: Option<Socket>,
+    /// Completions, stamped and not yet handed on.
+    ready: Vec<Completion>,
+    spare: Vec<Completion>,
+    /// Connections that failed before they reached the ring.
+    failed: Vec<(ConnId, CloseReason, Tick)>,
+    /// Links whose receive has ended in mid-stream.
+    rearm: Vec<u32>,
+    tally: RingTally,
+}
+
+impl Pump {
+    fn turns(&mut self) -> io::Result<()> {
+        while let Some(until) = self.carry_out()? {
+            self.wait(until)?;
+            self.deliver()?;
+        }
+        Ok(())
+    }
+
+    /// Does what the engine wants; `None` when it has finished, else when it wants to be asked again.
+    fn carry_out(&mut self) -> io::Result<Option<Tick>> {
+        loop {
+            match self.engine.next(self.clock.now()) {
+                Op::Connect { conn, address } => self.connect(conn, address)?,
+                Op::Send { conn, bytes } => self.send(conn, bytes)?,
+                Op::Close { conn } => self.close(conn)?,
+                Op::Wait { until } => return Ok(Some(until)),
+                Op::Finished => return Ok(None),
+            }
+        }
+    }
+
+    fn wait(&mut self, until: Tick) -> io::Result<()> {
+        let now = self.clock.now();
+        let wait = if until <= now || !self.ready.is_empty() || !self.failed.is_empty() {
+            Wait::No
+        } else if until == Tick::NEVER {
+            Wait::Forever
+        } else {
+            let left = self.clock.rate().nanos(until.since(now));
+            Wait::For(Duration::from_nanos(left.0))
+        };
+        self.enter(wait)
+    }
+
+    /// Enters, then stamps what has completed.
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        self.ring.enter(wait)?;
+        self.ring.reap(&self.clock, &mut self.ready);
+        if self.ring.lost() > 0 {
+            return Err(io::Error::other(
+                "the kernel lost completions for want of memory",
+            ));
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, conn: ConnId, address: SocketAddr) -> io::Result<()> {
+        let socket = match self.new_socket(address) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let tick = self.clock.now();
+                self.failed.push((conn, reason_of(&error), tick));
+                return Ok(());
+            }
+        };
+        let started = self.clock.now();
+        let place = self.links.open(conn, socket, started);
+        if let Some(link) = self.links.at(place) {
+            link.operations += 1;
+            self.ring.connect(place, &link.socket, address.into())?;
+        }
+        self.enter(Wait::No)
+    }
+
+    fn new_socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(true)?;
+        if self.kernel.is_some() {
+            ask_for_stamps(&socket)?;
+        }
+        Ok(socket)
+    }
+
+    fn send(&mut self, conn: ConnId, bytes: Vec<u8>) -> io::Result<()> {
+        let first = self.clock.now();
+        let sent = Sent {
+            first,
+            last: first,
+            writes: 0,
+            error: None,
+        };
+        let place = self.links.find(conn);
+        let Some((place, link)) = place.and_then(|place| Some((place, self.links.at(place)?)))
+        else {
+            let error = Some(CloseReason::Io);
+            self.engine.on_sent(conn, bytes, Sent { error, ..sent });
+            return Ok(());
+        };
+        link.sending = Some((sent, 0));
+        link.operations += 1;
+        self.ring.send(place, &link.socket, bytes, 0)?;
+        self.enter(Wait::No)
+    }
+
+    /// Ends what goes on on `conn`; the socket is closed after the last completion.
+    fn close(&mut self, conn: ConnId) -> io::Result<()> {
+        match self.links.find(conn) {
+            Some(place) => self.close_place(place),
+            None => Ok(()),
+        }
+    }
+
+    fn close_place(&mut self, place: u32) -> io::Result<()> {
+        if self.links.close(place)
+            && let Some(link) = self.links.at(place)
+        {
+            link.operations += 1;
+            self.ring.cancel(place, &link.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Hands what completed to the engine. Everything in the batch was stamped before this.
+    fn deliver(&mut self) -> io::Result<()> {
+        let mut batch = std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare));
+        // All stamps in the batch were taken between the last look at the wall clock and this one.
+        let steady = !batch.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
+        for completion in batch.drain(..) {
+            self.complete(completion, steady)?;
+        }
+        self.spare = batch;
+        for (conn, reason, tick) in std::mem::take(&mut self.failed) {
+            self.engine.on_closed(conn, reason, tick);
+        }
+        self.ring.publish();
+        for place in std::mem::take(&mut self.rearm) {
+            self.arm(place)?;
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: Completion, steady: bool) -> io::Result<()> {
+        let buffer = completion.buffer.filter(|&id| self.ring.claim(id));
+        let Some(operation) = self.ring.operation(&completion) else {
+            self.tally.stale += 1;
+            if let Some(id) = buffer {
+                self.ring.give_back(id);
+            }
+            return Ok(());
+        };
+        let place = operation.link;
+        match operation.kind {
+            Kind::Receive => self.received(place, completion, buffer, steady),
+            Kind::Connect => self.connected(place, completion)?,
+            Kind::Send => self.sent(place, completion, operation.memory)?,
+            Kind::Cancel | Kind::Nothing => self.cancelled(place, completion),
+        }
+        if let Some(id) = buffer {
+            self.ring.give_back(id);
+        }
+        if !completion.more {
+            self.links.ended(place);
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, place: u32, completion: Completion, buffer: Option<u16>, steady: bool) {
+        let Some(link) = self.links.at(place) else {
+            return;
+        };
+        if link.state != State::Open {
+            return;
+        }
+        let (conn, tick) = (link.conn, completion.tick);
+        if completion.result < 0 {
+            match -completion.result {
+                libc::ENOBUFS => {
+                    self.tally.exhausted += 1;
+                    self.rearm.push(place);
+                }
+                libc::EAGAIN | libc::EINTR | libc::ECANCELED => self.rearm.push(place),
+                error => {
+                    let reason = reason_of(&io::Error::from_raw_os_error(error));
+                    self.engine.on_closed(conn, reason, tick);
+                }
+            }
+            return;
+        }
+        let message = buffer.and_then(|id| self.ring.message(id, completion.result));
+        match message {
+            None => self.engine.on_closed(conn, CloseReason::Io, tick),
+            Some(message) if message.bytes.is_empty() => {
+                self.engine.on_closed(conn, CloseReason::Eof, tick);
+            }
+            Some(message) => {
+                let kernel = match (&self.kernel, message.wall_ns) {
+                    // The stamp cannot lie after the completion; what the mapping is off by must not make it so.
+                    (Some(kernel), Some(wall_ns)) if steady => kernel.tick(wall_ns).min(tick),
+                    _ => Tick::NEVER,
+                };
+                self.tally.reads += 1;
+                self.tally.unstamped += u64::from(self.kernel.is_some() && kernel == Tick::NEVER);
+                let stamp = Stamp { tick, kernel };
+                self.engine.on_received(conn, message.bytes, stamp);
+                if !completion.more {
+                    self.rearm.push(place);
+                }
+            }
+        }
+    }
+
+    /// Receives again on a link whose receive has ended; buffers were given back before.
+    fn arm(&mut self, place: u32) -> io::Result<()> {
+        match self.links.at(place) {
+            Some(link) if link.state == State::Open => {
+                self.tally.rearms += 1;
+                link.operations += 1;
+                self.ring.receive(place, &link.socket)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn connected(&mut self, place: u32, completion: Completion) -> io::Result<()> {
+        let Some(link) = self.links.at(place) else {
+            return Ok(());
+        };
+        let State::Connecting(started) = link.state else {
+            return Ok(());
+        };
+        let conn = link.conn;
+        if completion.result < 0 {
+            let error = io::Error::from_raw_os_error(-completion.result);
+            self.links.close(place);
+            self.engine
+                .on_closed(conn, reason_of(&error), completion.tick);
+            return Ok(());
+        }
+        link.state = State::Open;
+        link.operations += 1;
+        self.ring.receive(place, &link.socket)?;
+        let address = link.socket.local_addr().ok().and_then(|a| a.as_socket());
+        let port = address.map_or(0, |address| address.port());
+        self.engine
+            .on_connected(conn, port, started, completion.tick);
+        Ok(())
+    }
+
+    fn sent(&mut self, place: u32, completion: Completion, memory: Memory) -> io::Result<()> {
+        let Memory::Bytes(bytes) = memory else {
+            return Ok(());
+        };
+        let Some(link) = self.links.at(place) else {
+            return Ok(());
+        };
+        let Some((mut sent, from)) = link.sending.take() else {
+            return Ok(());
+        };
+        let written = usize::try_from(completion.result).unwrap_or(0);
+        let from = from + written;
+        sent.last = completion.tick;
+        sent.writes += u32::from(written > 0);
+        let passing = [-libc::EAGAIN, -libc::EINTR].contains(&completion.result);
+        let goes_on = link.state == State::Open && from < bytes.len() && (written > 0 || passing);
+        if goes_on {
+            link.sending = Some((sent, from));
+            link.operations += 1;
+            return self.ring.send(place, &link.socket, bytes, from);
+        }
+        if completion.result < 0 {
+            let error = io::Error::from_raw_os_error(-completion.result);
+            sent.error = Some(reason_of(&error));
+        } else if from < bytes.len() {
+            sent.error = Some(CloseReason::Io);
+        }
+        self.engine.on_sent(link.conn, bytes, sent);
+        Ok(())
+    }
+
+    fn cancelled(&mut self, place: u32, completion: Completion) {
+        // What could not be ended (it is just running) ends when the socket is shut down.
+        if completion.result < 0
+            && let Some(link) = self.links.at(place)
+        {
+            // An error means that the peer was first.
+            let _ = link.socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Closes every socket and waits for the kernel to let go of them.
+    fn close_all(&mut self) -> io::Result<()> {
+        for place in self.links.places() {
+            let closing = self
+                .links
+                .at(place)
+                .is_none_or(|l| l.state == State::Closing);
+            if !closing {
+                self.close_place(place)?;
+            }
+        }
+        for _ in 0..LAST_WAITS {
+            if self.links.count() == 0 {
+                break;
+            }
+            self.enter(Wait::For(Duration::from_millis(10)))?;
+            self.deliver()?;
+        }
+        Ok(())
+    }
+}
