@@ -30,7 +30,7 @@ pub(crate) enum Play {
 
 /// The bytes that bodies are made of.
 pub(crate) fn body(length: usize) -> Vec<u8> {
-    (0..length).map(|index| b'a' + (index % 23) as u8).collect()
+    (b'a'..=b'w').cycle().take(length).collect()
 }
 
 struct Shared {
