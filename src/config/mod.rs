@@ -4,6 +4,7 @@
 //! leaves a value unchecked for a later room.
 
 mod data;
+mod driver;
 mod echo;
 mod endpoint;
 mod error;
@@ -18,6 +19,7 @@ mod plan;
 mod url;
 mod value;
 
+pub use driver::{DriverKind, StampKind};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};
 pub use parse::{Command, check_goodput, parse};

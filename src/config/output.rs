@@ -4,13 +4,11 @@
 
 use std::path::PathBuf;
 
+use super::driver::{DriverKind, StampKind};
 use super::error::Problems;
 use super::lex::Settings;
 use super::load::stimulus;
-use super::plan::{
-    DriverKind, EndpointKind, ExportLevel, LogLevel, OutputPlan, PhasePlan, StampKind, UiKind,
-    WorkerPlan,
-};
+use super::plan::{EndpointKind, ExportLevel, LogLevel, OutputPlan, PhasePlan, UiKind, WorkerPlan};
 use crate::clock::Nanos;
 
 /// Seconds between live lines, as AIPerf has them away from its dashboard.

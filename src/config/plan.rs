@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use super::driver::{DriverKind, StampKind};
 use crate::clock::Nanos;
 
 /// Everything a run needs to know. Immutable once made.
@@ -437,27 +438,6 @@ pub struct WorkerPlan {
     pub driver: DriverKind,
     /// `--timestamp-source`; `None`: the kernel's stamps where the driver has them.
     pub stamps: Option<StampKind>,
-}
-
-/// `--driver`: how workers reach the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DriverKind {
-    /// The ring where the kernel allows it, else the portable driver.
-    #[default]
-    Auto,
-    /// The ring or nothing.
-    Ring,
-    /// The portable driver.
-    Portable,
-}
-
-/// `--timestamp-source`: which stamp says when bytes arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StampKind {
-    /// The driver's, when it sees a read complete.
-    User,
-    /// The kernel's, when it receives the newest segment of a read.
-    Kernel,
 }
 
 /// `tokenring mock-server`.

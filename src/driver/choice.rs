@@ -13,6 +13,9 @@ use super::probe::{Backend, probe};
 #[cfg(target_os = "linux")]
 use super::ring::{self, Layout, Ring};
 
+/// What lets a kernel that knows io_uring give it.
+const REMEDY: &str = "set the sysctl kernel.io_uring_disabled to 0, and allow io_uring in the container's seccomp profile";
+
 /// What the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -109,7 +112,7 @@ impl Driver {
         }
         match Driver::ring() {
             Ok(driver) => Ok(driver),
-            Err(refused) if choice == Choice::Ring => Err(refused),
+            Err(refused) if choice == Choice::Ring => Err(format!("{refused}; {REMEDY}")),
             Err(refused) => Ok(Driver::portable(&format!("no ring: {refused}"))),
         }
     }

@@ -77,9 +77,7 @@ pub enum RunError {
     #[error("--concurrency: {0}")]
     Descriptors(#[from] crate::driver::TooFew),
     /// The driver that was asked for is refused.
-    #[error(
-        "--driver ring: {0}; allow io_uring (sysctl kernel.io_uring_disabled=0, or a container's seccomp profile), or use --driver portable"
-    )]
+    #[error("--driver ring: {0}; or use --driver portable")]
     Ring(String),
     /// The kernel's stamps were asked for and cannot be had.
     #[error("--timestamp-source kernel needs the ring: {0}; use --timestamp-source user")]

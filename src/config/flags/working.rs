@@ -176,7 +176,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--ui-type", "--ui"] Choice(&["dashboard", "none", "simple"]), "simple", "What is shown while running; dashboard shows what simple does.";
         ["--workers-max", "--max-workers"] Integer(1, 4096), "", "Most worker threads.";
         ["--cpus"] Cores, "", "Cores for the workers, such as 0,2-3.";
-        ["--driver"] Choice(&["auto", "ring", "portable"]), "auto", "How workers reach the kernel: an io_uring of their own (ring), monoio (portable), or the ring where the kernel allows it.";
+        ["--driver"] Choice(&["auto", "ring", "portable"]), "auto", "How workers reach the kernel: a ring of their own (Linux), the portable driver, or the ring where the kernel allows it.";
         ["--timestamp-source"] Choice(&["user", "kernel", "nic"]), "kernel where there is one", "Which stamp says when bytes arrived: the kernel's on receipt, or the worker's on reading.";
         ["--no-server-metrics"] Switch, "", "Do not scrape the server's metrics; they are never scraped.";
         ["--no-gpu-telemetry"] Switch, "", "Do not read GPU telemetry; it is never read.";

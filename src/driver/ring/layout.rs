@@ -119,8 +119,10 @@ fn descend(
 mod tests {
     use super::*;
 
+    type Taken = Result<(Layout, String), String>;
+
     /// What `descend` tries, and ends with, when errors come in this order.
-    fn with(errors: &[i32]) -> (Vec<(Mode, u32)>, Result<(Layout, String), String>) {
+    fn with(errors: &[i32]) -> (Vec<(Mode, u32)>, Taken) {
         let mut errors = errors.iter();
         let mut tried = Vec::new();
         let end = descend(&mut |layout| {

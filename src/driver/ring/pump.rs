@@ -6,8 +6,8 @@
 //! A connect or a send enters the kernel at once, so that its stamp lies right before the bytes and not before a whole batch of
 //! them; receives are armed and ended with the next entry, whatever it is for.
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -24,10 +24,19 @@ use super::{Completion, Ring, Wait, ask_for_stamps};
 /// After the engine has finished, sockets have this many waits of 10 ms to close.
 const LAST_WAITS: u32 = 100;
 
+/// Place of a link that is none of the engine's.
+const NOBODY: u32 = u32::MAX;
+
+/// A byte is sent this often to see whether the kernel stamps yet.
+const STAMPING_TRIES: u32 = 100;
+
+/// Between two of those bytes.
+const STAMPING_STEP: Duration = Duration::from_millis(2);
+
 /// Runs `engine` to its end on this thread, which must be the one that opened `ring`. With `stamps` (as the ring was opened), reads
 /// carry the kernel's.
 pub fn run(
-    ring: Ring,
+    mut ring: Ring,
     engine: Engine,
     clock: &Clock,
     stamps: bool,
@@ -37,11 +46,13 @@ pub fn run(
         // Failing that, it stays so; no run is worse for it than without.
         let _ = rustix::thread::set_current_timer_slack(Some(least));
     }
+    // Without it the run goes on; reads without a stamp are counted.
+    let stamping = stamps.then(|| begin_stamping(&mut ring, clock).ok());
     let mut pump = Pump {
         links: Links::default(),
         clock: clock.clone(),
         kernel: stamps.then(|| KernelClock::new(clock)),
-        stamping: stamps.then(keep_stamping).flatten(),
+        stamping: stamping.flatten(),
         ready: Vec::with_capacity(ring.layout().completions as usize),
         spare: Vec::with_capacity(ring.layout().completions as usize),
         failed: Vec::new(),
@@ -57,12 +68,50 @@ pub fn run(
     Ok((pump.engine, pump.tally))
 }
 
-/// The kernel begins to stamp some time after the first socket has asked for it, and stops when the last such socket is gone. A
-/// socket without a peer keeps it going.
-fn keep_stamping() -> Option<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).ok()?;
-    ask_for_stamps(&socket).ok()?;
-    Some(socket)
+/// Makes the kernel stamp, and returns when it does, or after [`STAMPING_TRIES`]. It begins some milliseconds after the first socket
+/// has asked for it, and stops when the last such socket is gone; so one is kept.
+fn begin_stamping(ring: &mut Ring, clock: &Clock) -> io::Result<Socket> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let theirs = TcpStream::connect(listener.local_addr()?)?;
+    let ours = Socket::from(listener.accept()?.0);
+    ask_for_stamps(&ours)?;
+    ring.receive(NOBODY, &ours)?;
+    let mut stamped = false;
+    for _ in 0..STAMPING_TRIES {
+        (&theirs).write_all(b"?")?;
+        stamped |= take_stamp(ring, clock)?;
+        if stamped || ring.busy() == 0 {
+            break;
+        }
+        take_stamp(ring, clock)?;
+    }
+    // The receive ends with the peer's end.
+    drop(theirs);
+    for _ in 0..STAMPING_TRIES {
+        if ring.busy() == 0 {
+            break;
+        }
+        take_stamp(ring, clock)?;
+    }
+    Ok(ours)
+}
+
+/// Waits for a read, and says whether one carried a stamp.
+fn take_stamp(ring: &mut Ring, clock: &Clock) -> io::Result<bool> {
+    let mut done = Vec::new();
+    ring.enter(Wait::For(STAMPING_STEP))?;
+    ring.reap(clock, &mut done);
+    let mut stamped = false;
+    for completion in done {
+        if let Some(id) = completion.buffer.filter(|&id| ring.claim(id)) {
+            let message = ring.message(id, completion.result);
+            stamped |= message.is_some_and(|message| message.wall_ns.is_some());
+            ring.give_back(id);
+        }
+        drop(ring.operation(&completion));
+    }
+    ring.publish();
+    Ok(stamped)
 }
 
 struct Pump {
