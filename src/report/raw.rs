@@ -23,11 +23,11 @@ pub struct RawWriter {
 struct Line<'a> {
     metadata: Value,
     start_perf_ns: u64,
-    payload: Box<RawValue>,
     request_headers: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     responses: &'a [Value],
+    payload: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -52,10 +52,10 @@ impl RawWriter {
         self.lines.push(&Line {
             metadata: metadata(record, phase),
             start_perf_ns: record.monotonic_start_ns,
-            payload: payload(body),
             request_headers: redact::headers(&record.trace.request_headers),
             status: (record.status != 0).then_some(record.status),
             responses: &responses(exchange, record, calibration),
+            payload: payload(body),
             error: record.error.as_ref().map(error),
         })
     }
@@ -81,7 +81,7 @@ fn payload(body: &[u8]) -> Box<RawValue> {
 fn responses(exchange: &Exchange, record: &Record, calibration: &Calibration) -> Vec<Value> {
     let arrival = |read: u32| {
         let read = exchange.reads.get(usize::try_from(read).ok()?)?;
-        Some(calibration.monotonic_ns(read.tick))
+        Some(calibration.monotonic_ns(read.arrival()))
     };
     if !exchange.events.is_empty() {
         let events = exchange.events.iter().map(|event| {
@@ -99,7 +99,7 @@ fn responses(exchange: &Exchange, record: &Record, calibration: &Calibration) ->
     let mut headers = record.trace.response_headers.iter();
     let content_type = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     vec![json!({
-        "perf_ns": exchange.reads.last().map(|r| calibration.monotonic_ns(r.tick)),
+        "perf_ns": exchange.reads.last().map(|r| calibration.monotonic_ns(r.arrival())),
         "text": String::from_utf8_lossy(&exchange.body),
         "content_type": content_type.map(|(_, value)| value),
     })]
