@@ -461,8 +461,8 @@ fn curves_are_weighted_by_time() {
     assert_avg(&summary, "active_decode_throughput", 8.0 / 0.3);
     assert_avg(&summary, "active_decode_throughput_per_user", 20.0);
     assert_avg(&summary, "effective_total_throughput", 70.0);
-    // Each holds 10 tokens for 100 ms, then 11 growing to 15 over 200 ms: 10 * 0.1 + 13 * 0.2 = 3.6 token seconds.
-    assert_avg(&summary, "tokens_in_flight", 7.2 / 0.4);
+    // Each holds 10 tokens for 100 ms, then 11, 12, 13 and 14 for 50 ms each: 10 * 0.1 + 50 * 0.05 = 3.5 token seconds.
+    assert_avg(&summary, "tokens_in_flight", 7.0 / 0.4);
     let stats = summary.row("effective_concurrency").unwrap().stats;
     // 1 for 200 ms, 2 for 200 ms.
     assert_eq!(
@@ -473,6 +473,37 @@ fn curves_are_weighted_by_time() {
         (stats.std, stats.sum, stats.count, stats.p25),
         (Some(0.5), None, None, None)
     );
+}
+
+#[test]
+fn tokens_in_flight_have_the_percentiles_of_steps() {
+    // 10 prompt tokens for 100 ms, then 11 to 14 for 50 ms each, the last event coming with the end.
+    let stats = summary(&[streamed(0, &[100, 150, 200, 250, 300])], &streaming());
+    let stats = stats.row("tokens_in_flight").unwrap().stats;
+    assert_eq!((stats.min, stats.max), (Some(10.0), Some(14.0)));
+    assert_eq!(
+        (stats.p50, stats.p90, stats.p99),
+        (Some(11.0), Some(14.0), Some(14.0))
+    );
+}
+
+/// Decoding ends with the last content event, as AIPerf has it, however long the server takes to say that it has.
+#[test]
+fn a_late_end_of_the_stream_is_no_decoding() {
+    let mut record = streamed(0, &[100, 150, 200, 250, 300]);
+    record.last_response = Some(millis("500"));
+    record.end = millis("500");
+    let summary = summary(&[record], &streaming());
+    // 4 tokens in 200 of 500 ms; decoding counts as such to the end.
+    let decode = summary.row("effective_decode_throughput").unwrap().stats;
+    assert_eq!((decode.max, decode.p50), (Some(20.0), Some(0.0)));
+    assert_avg(&summary, "effective_decode_throughput", 8.0);
+    assert_avg(&summary, "effective_decode_concurrency", 0.8);
+    // The total spreads them to the end: 10 prompt tokens in 100 ms, 4 in 400 ms.
+    let total = summary.row("effective_total_throughput").unwrap().stats;
+    assert_eq!((total.max, total.min), (Some(100.0), Some(10.0)));
+    let tokens = summary.row("tokens_in_flight").unwrap().stats;
+    assert_eq!((tokens.max, tokens.p50), (Some(15.0), Some(13.0)));
 }
 
 #[test]

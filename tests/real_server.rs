@@ -1,6 +1,6 @@
 //! The program against a real inference server, checked by two other readings of the same replies.
 //!
-//! In: the built program and `tests/real_server/check.py`. Out: a verdict. Never: runs unless `TOKENRING_REAL_SERVER=1`, since it
+//! In: the built program and `tests/real_server/run.py`. Out: a verdict. Never: runs unless `TOKENRING_REAL_SERVER=1`, since it
 //! installs packages.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
@@ -19,7 +19,7 @@ fn lengths_and_texts_agree_with_the_server_and_the_official_client() {
         return;
     }
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-server");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_server/check.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_server/run.py");
     let tool = format!("'{}' profile", env!("CARGO_BIN_EXE_tokenring"));
     let status = Command::new("python3")
         .arg(script)
@@ -30,6 +30,6 @@ fn lengths_and_texts_agree_with_the_server_and_the_official_client() {
     match status.code() {
         Some(0) => {}
         Some(SKIPPED) => println!("skipped: the server cannot be installed here"),
-        other => panic!("check.py ended with {other:?}; its output stands above"),
+        other => panic!("run.py ended with {other:?}; its output stands above"),
     }
 }

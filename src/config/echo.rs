@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
-use super::plan::{DatasetSource, PhaseKind, PhasePlan, Plan};
+use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
+use crate::clock::Nanos;
 
 /// Stands for what is hidden.
 pub const REDACTED: &str = "<redacted>";
@@ -147,8 +148,6 @@ fn redact_query(url: &str) -> String {
 
 /// Where each flag that is set stands in `input_config`.
 const PLACES: &[(&str, &str)] = &[
-    ("--endpoint-type", "endpoint.type"),
-    ("--streaming", "endpoint.streaming"),
     ("--custom-endpoint", "endpoint.path"),
     ("--url-strategy", "endpoint.url_strategy"),
     ("--request-timeout-seconds", "endpoint.timeout"),
@@ -176,11 +175,9 @@ const PLACES: &[(&str, &str)] = &[
     ("--tokenizer-revision", "tokenizer.revision"),
     ("--output-artifact-dir", "artifacts.dir"),
     ("--profile-export-prefix", "artifacts.prefix"),
-    ("--export-level", "artifacts.level"),
-    ("--export-outputs-json", "artifacts.outputs_json"),
+    ("--export-outputs-json", "artifacts.export_outputs_json"),
     ("--export-http-trace", "artifacts.trace"),
     ("--show-trace-timing", "artifacts.show_trace_timing"),
-    ("--random-seed", "random_seed"),
     ("--failed-request-threshold", "failed_request_threshold"),
     ("--log-level", "logging.level"),
     ("--ui-type", "runtime.ui"),
@@ -193,7 +190,7 @@ const PLACES: &[(&str, &str)] = &[
 const DATASET_PLACES: &[(&str, &str)] = &[
     ("--custom-dataset-type", "format"),
     ("--input-file", "path"),
-    ("--num-dataset-entries", "entries"),
+    ("--random-seed", "random_seed"),
     ("--dataset-sampling-strategy", "sampling"),
     ("--prompt-input-tokens-mean", "prompts.isl.mean"),
     ("--prompt-input-tokens-stddev", "prompts.isl.stddev"),
@@ -221,25 +218,8 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--conversation-turn-delay-ratio", "turn_delay_ratio"),
 ];
 
-/// The same for each phase.
-const PROFILING_PLACES: &[(&str, &str)] = &[
-    ("--concurrency", "concurrency"),
-    ("--request-rate", "rate"),
-    ("--request-count", "requests"),
-    ("--conversation-num", "sessions"),
-    ("--benchmark-duration", "duration"),
-    ("--benchmark-grace-period", "grace_period"),
-];
-const WARMUP_PLACES: &[(&str, &str)] = &[
-    ("--warmup-concurrency", "concurrency"),
-    ("--warmup-request-rate", "rate"),
-    ("--warmup-request-count", "requests"),
-    ("--num-warmup-sessions", "sessions"),
-    ("--warmup-duration", "duration"),
-    ("--warmup-grace-period", "grace_period"),
-];
-
-/// Only what the user set, nested as in AIPerf's report.
+/// What the user set, nested as in AIPerf's report, and what a reader of the report needs to know of a run whether it was set or
+/// not: the API, the number of entries and each phase's load. `aiperf plot` looks these up.
 pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     let mut root = Map::new();
     let items: Vec<Value> = plan
@@ -259,7 +239,24 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
             .collect();
         put(&mut root, "endpoint.urls", json!(urls));
     }
+    put(&mut root, "endpoint.type", json!(plan.endpoint.kind.name()));
+    put(
+        &mut root,
+        "endpoint.streaming",
+        json!(plan.endpoint.streaming),
+    );
     place(settings, PLACES, &mut root);
+    if settings.given("--export-level") {
+        let records = plan.output.level >= ExportLevel::Records;
+        let records = if records {
+            json!(["jsonl"])
+        } else {
+            json!(false)
+        };
+        put(&mut root, "artifacts.records", records);
+        let raw = plan.output.level == ExportLevel::Raw;
+        put(&mut root, "artifacts.raw", json!(raw));
+    }
     let mut dataset = Map::new();
     let source = match plan.dataset.source {
         DatasetSource::Synthetic(_) => "synthetic",
@@ -267,13 +264,13 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     };
     dataset.insert("name".to_owned(), json!("main"));
     dataset.insert("type".to_owned(), json!(source));
+    let entries = matches!(plan.dataset.source, DatasetSource::Synthetic(_));
+    if entries || settings.given("--num-dataset-entries") {
+        dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
+    }
     place(settings, DATASET_PLACES, &mut dataset);
     root.insert("datasets".to_owned(), json!([dataset]));
-    let phases: Vec<Value> = plan
-        .phases
-        .iter()
-        .map(|phase| phase_config(settings, phase))
-        .collect();
+    let phases: Vec<Value> = plan.phases.iter().map(phase_config).collect();
     root.insert("phases".to_owned(), json!(phases));
     if !plan.goodput.is_empty() {
         let slos: Map<String, Value> = plan
@@ -286,28 +283,43 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     Value::Object(root)
 }
 
-fn phase_config(settings: &Settings, phase: &PhasePlan) -> Value {
-    let mut object = Map::new();
-    object.insert("name".to_owned(), json!(phase.kind.name()));
-    let arrivals = match phase.arrivals {
-        super::plan::Arrivals::ClosedLoop => "concurrency",
-        super::plan::Arrivals::Constant { .. } => "constant",
-        super::plan::Arrivals::Poisson { .. } => "poisson",
+fn phase_config(phase: &PhasePlan) -> Value {
+    let (arrivals, rate) = match phase.arrivals {
+        Arrivals::ClosedLoop => ("concurrency", None),
+        Arrivals::Constant { rate } => ("constant", Some(rate)),
+        Arrivals::Poisson { rate } => ("poisson", Some(rate)),
     };
-    object.insert("type".to_owned(), json!(arrivals));
-    match phase.kind {
-        PhaseKind::Profiling => place(settings, PROFILING_PLACES, &mut object),
-        PhaseKind::Warmup => {
-            object.insert("exclude_from_results".to_owned(), json!(true));
-            place(settings, WARMUP_PLACES, &mut object);
-        }
-    }
-    Value::Object(object)
+    let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
+    let warmup = phase.kind == PhaseKind::Warmup;
+    let pairs = [
+        ("name", Some(json!(phase.kind.name()))),
+        ("kind", Some(json!(phase.kind.name()))),
+        ("type", Some(json!(arrivals))),
+        ("exclude_from_results", warmup.then(|| json!(true))),
+        ("requests", phase.stop.requests.map(|n| json!(n))),
+        ("sessions", phase.stop.sessions.map(|n| json!(n))),
+        ("duration", seconds(phase.stop.duration)),
+        ("concurrency", phase.concurrency.map(|n| json!(n))),
+        ("rate", rate.map(|rate| json!(rate))),
+        ("grace_period", seconds(phase.grace)),
+    ];
+    let pairs = pairs.into_iter();
+    Value::Object(
+        pairs
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect(),
+    )
 }
 
 fn place(settings: &Settings, places: &[(&str, &str)], object: &mut Map<String, Value>) {
     for (flag, path) in places {
-        if let Some(value) = settings.json(flag) {
+        if let Some(mut value) = settings.json(flag) {
+            // A mean is a real, also when the user writes 50.
+            if path.ends_with(".mean")
+                && let Some(mean) = value.as_u64()
+            {
+                value = json!(mean as f64);
+            }
             put(object, path, value);
         }
     }

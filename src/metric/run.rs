@@ -296,11 +296,6 @@ impl Accumulator {
             ratio(100.0 * errors, completed),
         );
         set(
-            index!("min_request_timestamp"),
-            Some(window.start_ns as f64),
-        );
-        set(index!("max_response_timestamp"), Some(window.end_ns as f64));
-        set(
             index!("benchmark_duration"),
             Some(window.length().seconds()),
         );

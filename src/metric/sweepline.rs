@@ -3,9 +3,11 @@
 //! In: start, first token and end of every request. Out: step functions, weighted by time over the window. Never: needs the time
 //! of each token.
 //!
-//! A request decodes its tokens after the first at an even rate from its first token to its end (AIPerf's rule for records without
-//! chunk times; with them it spreads the tokens over the gaps, which has the same mean). Requests that failed or were cut occupy
-//! the server too and count in `effective_concurrency`; they have no phases.
+//! A request decodes its tokens after the first at an even rate: from its first content event to its last for the decode
+//! throughput, to its last event of any kind for the total. AIPerf spreads the same tokens over each gap between content events,
+//! which has the same mean and, on an even stream, the same percentiles; a burst shows there as a peak and here does not. Tokens
+//! in flight grow with the events in steps; here their mean course is followed, so that its percentiles are those of the steps.
+//! Requests that failed or were cut occupy the server too and count in `effective_concurrency`; they have no phases.
 
 use super::quantile::finite;
 use super::request::index;
@@ -18,9 +20,13 @@ pub(super) struct Span {
     start_ns: u64,
     /// First token; `None` when the reply was no stream or no success.
     first_ns: Option<u64>,
+    /// Last content event.
+    last_ns: u64,
     end_ns: u64,
     input: u64,
     output: u64,
+    /// Content events after the first.
+    steps: u32,
 }
 
 impl Span {
@@ -28,6 +34,7 @@ impl Span {
         let after = |nanos: u64| record.wall_start_ns.saturating_add(nanos);
         let valid = record.is_success() && !record.cancelled;
         let first = record.chunks.first().map(|chunk| chunk.at.0);
+        let last_chunk = record.chunks.last().map_or(0, |chunk| chunk.at.0);
         let end = match record.last_response {
             Some(last) if valid => last.0,
             _ => record.end.0,
@@ -37,6 +44,7 @@ impl Span {
             first_ns: first
                 .filter(|_| valid && context.streaming && record.streamed)
                 .map(|first| after(first.min(end))),
+            last_ns: after(last_chunk.min(end)),
             end_ns: after(end),
             input: record.tokens.input.filter(|_| valid).unwrap_or(0),
             output: record
@@ -44,6 +52,7 @@ impl Span {
                 .output_sequence_length()
                 .filter(|_| valid)
                 .unwrap_or(0),
+            steps: u32::try_from(record.chunks.len().saturating_sub(1)).unwrap_or(u32::MAX),
         }
     }
 }
@@ -58,7 +67,12 @@ struct State {
     /// Tokens per second.
     prefill_rate: f64,
     decode_rate: f64,
+    /// Of decoding spread to the last event of any kind.
+    whole_rate: f64,
+    /// Tokens in flight at its begin, as if each came bit by bit.
     in_flight: f64,
+    /// How far those are ahead of tokens that come in steps, on average.
+    ahead: f64,
 }
 
 /// A change at a moment.
@@ -70,8 +84,13 @@ struct Change {
     decode: i8,
     prefill_rate: f64,
     decode_rate: f64,
+    whole_rate: f64,
+    ahead: f64,
     tokens: f64,
 }
+
+/// Most pieces that one state is cut into to show how the tokens in flight grow during it.
+const PIECES_MAX: f64 = 32.0;
 
 /// Sets the rows of the curves in `rows`, which are indexed like the registry.
 pub(super) fn fill(
@@ -84,17 +103,17 @@ pub(super) fn fill(
         return;
     };
     let states = sweep(spans, window);
+    rows[index!("tokens_in_flight")] = weighted(states.iter().flat_map(State::in_flight_pieces));
     let mut set = |index: usize, curve: &dyn Fn(&State) -> Option<f64>| {
         rows[index] = weighted(states.iter().filter_map(|s| Some((curve(s)?, s.length_ns))));
     };
     set(index!("effective_concurrency"), &|s| Some(s.all as f64));
-    set(index!("tokens_in_flight"), &|s| Some(s.in_flight));
     if !context.streaming || spans.iter().all(|span| span.first_ns.is_none()) {
         return;
     }
     let prefill = |s: &State| s.prefill_rate;
     let decode = |s: &State| s.decode_rate;
-    let total = |s: &State| s.prefill_rate + s.decode_rate;
+    let total = |s: &State| s.prefill_rate + s.whole_rate;
     let prefill_user = |s: &State| per(s.prefill_rate, s.prefill);
     let decode_user = |s: &State| per(s.decode_rate, s.decode);
     set(index!("effective_prefill_concurrency"), &|s| {
@@ -149,14 +168,8 @@ fn sweep(spans: &[Span], window: Window) -> Vec<State> {
         let length_ns = change.at_ns - previous_ns;
         if length_ns > 0 {
             previous_ns = change.at_ns;
-            // Tokens appear evenly; the segment has its mean.
-            let appeared = state.decode_rate * length_ns as f64 / 1e9;
-            states.push(State {
-                length_ns,
-                in_flight: state.in_flight + appeared / 2.0,
-                ..state
-            });
-            state.in_flight += appeared;
+            states.push(State { length_ns, ..state });
+            state.in_flight += states.last().map_or(0.0, State::appeared);
         }
         state.apply(&change);
     }
@@ -164,19 +177,49 @@ fn sweep(spans: &[Span], window: Window) -> Vec<State> {
 }
 
 impl State {
+    /// Output tokens that come while it holds.
+    fn appeared(&self) -> f64 {
+        self.decode_rate * self.length_ns as f64 / 1e9
+    }
+
+    /// Tokens in flight, each with the time it held: about one piece a token.
+    fn in_flight_pieces(&self) -> impl Iterator<Item = (f64, u64)> + use<> {
+        let appeared = self.appeared();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the value is whole and between 1 and PIECES_MAX"
+        )]
+        let count = appeared.ceil().clamp(1.0, PIECES_MAX) as u64;
+        let begin = self.in_flight - self.ahead;
+        let length = u128::from(self.length_ns);
+        let at = move |piece: u64| length * u128::from(piece) / u128::from(count);
+        let pieces = (0..count).map(move |piece| {
+            let value = begin + appeared * (piece as f64 + 0.5) / count as f64;
+            // No more than the length itself, which is 64 bits.
+            let length_ns = u64::try_from(at(piece + 1) - at(piece)).unwrap_or(u64::MAX);
+            (value, length_ns)
+        });
+        pieces.filter(|&(_, length_ns)| length_ns > 0)
+    }
+
     fn apply(&mut self, change: &Change) {
         self.all += i64::from(change.all);
         self.prefill += i64::from(change.prefill);
         self.decode += i64::from(change.decode);
         self.prefill_rate += change.prefill_rate;
         self.decode_rate += change.decode_rate;
+        self.whole_rate += change.whole_rate;
         self.in_flight += change.tokens;
+        self.ahead += change.ahead;
         // Sums of reals drift; where nothing is left, they are zero.
         if self.prefill == 0 {
             self.prefill_rate = 0.0;
         }
         if self.decode == 0 {
             self.decode_rate = 0.0;
+            self.whole_rate = 0.0;
+            self.ahead = 0.0;
         }
         if self.all == 0 {
             self.in_flight = 0.0;
@@ -202,31 +245,50 @@ fn changes(span: &Span) -> impl Iterator<Item = Change> {
         tokens: -input,
         ..Change::default()
     };
-    let middle = span.first_ns.map(|first_ns| {
-        let prefill_rate = rate(input, span.start_ns, first_ns);
-        let decode_rate = rate((output - 1.0).max(0.0), first_ns, span.end_ns);
-        let first_token = output.min(1.0);
-        begin.prefill = 1;
-        begin.prefill_rate = prefill_rate;
-        end.decode = -1;
-        end.decode_rate = -decode_rate;
-        // The tokens after the first only ever appeared if decoding took time.
-        end.tokens -= if first_ns < span.end_ns {
-            output
-        } else {
-            first_token
-        };
-        Change {
-            at_ns: first_ns,
-            all: 0,
-            prefill: -1,
-            decode: 1,
-            prefill_rate: -prefill_rate,
-            decode_rate,
-            tokens: first_token,
-        }
-    });
-    [Some(begin), middle, Some(end)].into_iter().flatten()
+    let Some(first_ns) = span.first_ns else {
+        return [Some(begin), Some(end), None, None].into_iter().flatten();
+    };
+    let after_first = (output - 1.0).max(0.0);
+    let last_ns = span.last_ns.max(first_ns);
+    let prefill_rate = rate(input, span.start_ns, first_ns);
+    let decode_rate = rate(after_first, first_ns, last_ns);
+    let whole_rate = rate(after_first, first_ns, span.end_ns);
+    // Halfway through a gap, half of the next event's tokens would be there already; in truth none is.
+    let ahead = if decode_rate > 0.0 {
+        after_first / f64::from(span.steps.max(1)) / 2.0
+    } else {
+        0.0
+    };
+    begin.prefill = 1;
+    begin.prefill_rate = prefill_rate;
+    end.decode = -1;
+    end.whole_rate = -whole_rate;
+    // The tokens after the first only ever appeared if decoding took time.
+    end.tokens -= if decode_rate > 0.0 {
+        output
+    } else {
+        output.min(1.0)
+    };
+    let first = Change {
+        at_ns: first_ns,
+        prefill: -1,
+        decode: 1,
+        prefill_rate: -prefill_rate,
+        decode_rate,
+        whole_rate,
+        ahead,
+        tokens: output.min(1.0),
+        ..Change::default()
+    };
+    let last = Change {
+        at_ns: last_ns,
+        decode_rate: -decode_rate,
+        ahead: -ahead,
+        ..Change::default()
+    };
+    [Some(begin), Some(first), Some(last), Some(end)]
+        .into_iter()
+        .flatten()
 }
 
 fn per(rate: f64, users: i64) -> f64 {

@@ -23,11 +23,11 @@ pub struct RawWriter {
 struct Line<'a> {
     metadata: Value,
     start_perf_ns: u64,
-    payload: Box<RawValue>,
     request_headers: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     responses: &'a [Value],
+    payload: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
 }
@@ -52,10 +52,10 @@ impl RawWriter {
         self.lines.push(&Line {
             metadata: metadata(record, phase),
             start_perf_ns: record.monotonic_start_ns,
-            payload: payload(body),
             request_headers: redact::headers(&record.trace.request_headers),
             status: (record.status != 0).then_some(record.status),
             responses: &responses(exchange, record, calibration),
+            payload: payload(body),
             error: record.error.as_ref().map(error),
         })
     }

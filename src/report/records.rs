@@ -122,10 +122,13 @@ impl RecordsWriter {
     }
 }
 
-/// A value as JSON; counts stand as integers, as AIPerf's do, and a time of 12 ms as 12.0.
+/// A value as JSON; counts and the ratio that is 0 or 1 (connection reuse) stand as integers, as AIPerf's do, and a time of 12 ms
+/// as 12.0.
 pub(super) fn metric_value(metric: &Metric, value: &Value) -> Option<Json> {
     match value {
-        Value::One(one) if matches!(metric.unit, "tokens" | "requests" | "count") => plain(*one),
+        Value::One(one) if matches!(metric.unit, "tokens" | "requests" | "count" | "ratio") => {
+            plain(*one)
+        }
         Value::One(one) => number::json(*one),
         Value::Many(many) => Some(Json::Array(
             many.iter().filter_map(|v| number::json(*v)).collect(),

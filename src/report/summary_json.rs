@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::metric::{ErrorGroup, Stats, Summary};
 use crate::report::number::{self, percentiles};
-use crate::report::{ClientReport, RunReport};
+use crate::report::{ClientReport, RunReport, records};
 
 /// Metrics that AIPerf's schema declares, in its order.
-const DECLARED: [&str; 25] = [
+const DECLARED: [&str; 23] = [
     "request_throughput",
     "request_latency",
     "request_count",
@@ -24,8 +24,6 @@ const DECLARED: [&str; 25] = [
     "good_request_count",
     "output_token_count",
     "reasoning_token_count",
-    "min_request_timestamp",
-    "max_response_timestamp",
     "inter_chunk_latency",
     "total_output_tokens",
     "total_reasoning_tokens",
@@ -100,7 +98,7 @@ pub(super) fn render_summary(
 }
 
 /// 2-space indented text without nulls.
-pub(super) fn pretty(mut value: Value) -> String {
+fn pretty(mut value: Value) -> String {
     strip_nulls(&mut value);
     format!("{value:#}")
 }
@@ -153,11 +151,7 @@ fn metric(unit: &str, stats: &Stats) -> Value {
 pub(super) fn errors(groups: &[ErrorGroup]) -> Value {
     let groups = groups.iter().map(|g| {
         json!({
-            "error_details": {
-                "code": g.details.code,
-                "type": g.details.kind,
-                "message": g.details.message,
-            },
+            "error_details": records::error(&g.details),
             "count": g.count,
         })
     });

@@ -248,6 +248,16 @@ fn all_files_are_written_under_their_names() {
         json!({"ready": true, "was_cancelled": false, "partial": false})
     );
     let manifest = parse("phase_manifest.json");
+    let places: Vec<&Json> = (0..2)
+        .map(|i| &manifest["phases"][i]["profiling_index"])
+        .collect();
+    assert_eq!(places, [&Json::Null, &json!(0)]);
+    assert!(
+        manifest["phases"][0]
+            .as_object()
+            .unwrap()
+            .contains_key("profiling_index")
+    );
     for phase in manifest["phases"].as_array().unwrap() {
         read(phase["metrics_csv"].as_str().unwrap());
         parse(phase["metrics_json"].as_str().unwrap());
@@ -379,6 +389,18 @@ fn the_raw_export_keeps_payload_and_packets() {
     writer.flush().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains("\"payload\":{\"n\":1.50}"), "{text}");
+    let keys = [
+        "metadata",
+        "start_perf_ns",
+        "request_headers",
+        "responses",
+        "payload",
+    ];
+    let places: Vec<_> = keys
+        .iter()
+        .map(|key| text.find(&format!("\"{key}\":")))
+        .collect();
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
     let lines: Vec<Json> = text
         .lines()
         .map(|l| serde_json::from_str(l).unwrap())
