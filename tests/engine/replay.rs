@@ -33,6 +33,7 @@ pub(crate) struct Tally {
     pub(crate) exchanges: u64,
     pub(crate) events: u64,
     pub(crate) body_bytes: u64,
+    #[expect(clippy::vec_box, reason = "the engine takes and gives them boxed")]
     spare: Vec<Box<Exchange>>,
 }
 
