@@ -211,6 +211,10 @@ impl Engine {
         let body = live.or_else(|| self.workload.body(id.conversation, id.turn));
         let body = body.as_deref().unwrap_or(&[]);
         flight.exchange.link.bytes_sent = (head.len() + body.len()) as u64;
+        if c.outbox.capacity() == 0 {
+            // Taken only when something is to be written: one that waits in an idle connection would go with it.
+            c.outbox = self.spare_buffers.pop().unwrap_or_default();
+        }
         let mut outcome = Ok(());
         match &mut c.tls {
             None => {
@@ -245,16 +249,15 @@ impl Engine {
 
     /// Hands the outbox to the driver, unless it still holds an earlier one.
     pub(super) fn start_send(&mut self, conn: ConnId) {
-        let spare = self.spare_buffers.pop().unwrap_or_default();
         let Some(c) = self.table.current(conn) else {
             return;
         };
         if c.sending || c.outbox.is_empty() {
-            return self.recycle(spare);
+            return;
         }
         c.sending = true;
         c.sending_request = std::mem::take(&mut c.outbox_request);
-        let bytes = std::mem::replace(&mut c.outbox, spare);
+        let bytes = std::mem::take(&mut c.outbox);
         self.ops.push_back(Op::Send { conn, bytes });
     }
 
