@@ -106,6 +106,47 @@ fn a_signal_in_warmup_leaves_a_partial_report() {
     run.json("phase_manifest.json");
 }
 
+/// What is not in flight is not waited for.
+#[test]
+fn a_signal_ends_waiting() {
+    for waiting in [
+        "--request-rate 1 --arrival-pattern constant --request-count 50",
+        "--conversation-num 3 --conversation-turn-mean 2 --conversation-turn-delay-mean 20000",
+        "--conversation-num 2 --conversation-turn-mean 2 --conversation-turn-delay-mean 20000 --connection-reuse-strategy sticky_user_sessions",
+    ] {
+        let server = Server::start(Script::always("words alpha beta"));
+        let going = go(&server, waiting);
+        server.wait_for(1);
+        std::thread::sleep(Duration::from_millis(200));
+        let signalled = Instant::now();
+        going.signal(Signal::TERM);
+        let run = going.end();
+        assert!(
+            signalled.elapsed() < Duration::from_secs(2),
+            "{waiting}: {run}"
+        );
+        is_partial(&run, &server);
+        assert_eq!(run.counts(), [1, 1, 0, 0], "{run}");
+    }
+}
+
+#[test]
+fn a_signal_while_connecting_or_stalled_is_obeyed_twice() {
+    let server = Server::start(Script::always("stall"));
+    let going = go(&server, "--request-rate 200 --request-count 100000");
+    server.wait_for(10);
+    going.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(100));
+    let second = Instant::now();
+    going.signal(Signal::TERM);
+    let run = going.end();
+    assert!(second.elapsed() < Duration::from_secs(2), "{run}");
+    assert_eq!(run.code, Some(1));
+    let [sent, good, failed, cut] = run.counts();
+    assert_eq!((good, failed), (0, 0), "{run}");
+    assert!(sent >= 10 && sent == cut, "{run}");
+}
+
 #[test]
 fn a_server_that_dies_fails_the_rest() {
     let server = Server::start(Script::always("words alpha every 20"));

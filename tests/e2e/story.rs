@@ -161,8 +161,8 @@ fn stalled_streams_end_at_the_limit() {
     for record in run.records("profiling") {
         let time = |key: &str| record["metadata"][key].as_i64().unwrap();
         let took = (time("request_end_ns") - time("request_start_ns")) / 1_000_000;
-        // The limit counts from when the request was taken up, which is before its first operation.
-        assert!((690..900).contains(&took), "{took} ms");
+        // The limit runs from the moment at which the request is begun; with 50 at once, the last connects some ms later.
+        assert!((660..900).contains(&took), "{took} ms");
         assert_eq!(record["error"]["type"], "RequestTimeout");
     }
 }
