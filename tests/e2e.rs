@@ -15,6 +15,8 @@
 
 #[path = "e2e/cases.rs"]
 mod cases;
+#[path = "e2e/chance.rs"]
+mod chance;
 #[path = "e2e/links.rs"]
 mod links;
 #[path = "e2e/server.rs"]

@@ -12,14 +12,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::server::{Script, Server};
 use super::tool::{Run, Tool};
 
-fn test_file(name: &str) -> String {
+/// Path of a file beside these tests.
+pub fn test_file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/e2e")
         .join(name);
     path.to_str().unwrap().to_owned()
 }
 
-fn https(script: Script) -> Server {
+/// A server on 127.0.0.1 whose certificate `tls/ca.pem` vouches for.
+pub fn https(script: Script) -> Server {
     let chain = vec![CertificateDer::from_pem_file(test_file("tls/server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(test_file("tls/server.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -137,18 +139,26 @@ fn an_ipv6_literal_is_an_address() {
     }
 }
 
-/// Runs with one of io_uring's system calls refused, as containers do.
-#[cfg(target_os = "linux")]
-#[test]
-fn without_io_uring_the_run_says_so_and_works() {
+/// The script that refuses a system call of io_uring; says so where it does not work.
+pub fn refusal_of_io_uring() -> Option<String> {
     let wrapper = test_file("deny_io_uring.py");
     let known = std::process::Command::new("python3")
         .args([&wrapper, "none", "true"])
         .output();
-    if !known.is_ok_and(|output| output.status.success()) {
-        eprintln!("not tested: this machine has no python3, or no seccomp filters");
-        return;
+    if known.is_ok_and(|output| output.status.success()) {
+        return Some(wrapper);
     }
+    eprintln!("not tested: this machine has no python3, or no seccomp filters");
+    None
+}
+
+/// Runs with one of io_uring's system calls refused, as containers do.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_io_uring_the_run_says_so_and_works() {
+    let Some(wrapper) = refusal_of_io_uring() else {
+        return;
+    };
     for call in ["io_uring_setup", "io_uring_register", "io_uring_enter"] {
         let server = Server::start(Script::always("wait 10; words alpha beta every 5"));
         let run = Tool::wrapped(
@@ -180,14 +190,9 @@ fn without_io_uring_the_run_says_so_and_works() {
 #[cfg(target_os = "linux")]
 #[test]
 fn epoll_stops_and_times_out_as_well() {
-    let wrapper = test_file("deny_io_uring.py");
-    let known = std::process::Command::new("python3")
-        .args([&wrapper, "none", "true"])
-        .output();
-    if !known.is_ok_and(|output| output.status.success()) {
-        eprintln!("not tested: this machine has no python3, or no seccomp filters");
+    let Some(wrapper) = refusal_of_io_uring() else {
         return;
-    }
+    };
     let server = Server::start(
         Script::default()
             .answer("1-3", "part alpha; stall")

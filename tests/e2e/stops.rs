@@ -133,7 +133,10 @@ fn a_signal_ends_waiting() {
 #[test]
 fn a_signal_while_connecting_or_stalled_is_obeyed_twice() {
     let server = Server::start(Script::always("stall"));
-    let going = go(&server, "--request-rate 200 --request-count 100000");
+    let going = go(
+        &server,
+        "--request-rate 200 --request-count 100000 --num-prompts 20",
+    );
     server.wait_for(10);
     going.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(100));
