@@ -4,7 +4,7 @@
 //! parsed; receives carry the kernel's own stamp as well. Never: a kernel thread that polls (SQPOLL), a second thread, or memory
 //! that the kernel may still use given back.
 //!
-//! This file is the ring itself: making it, handing operations over, taking completions out. The loop is in [`pump`].
+//! This file is the ring itself: making it, handing operations over, taking completions out. The loop is in `pump.rs`.
 #![expect(
     unsafe_code,
     reason = "the kernel is handed pointers, one operation a block"
