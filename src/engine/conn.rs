@@ -6,6 +6,7 @@
 use crate::clock::Tick;
 use crate::driver::ConnId;
 
+use super::deadline::Deadline;
 use super::flight::Flight;
 use super::tls::Tls;
 
@@ -111,12 +112,20 @@ impl Table {
     }
 
     /// The connection in slot `index`, if there is one.
-    pub(super) fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
+    fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
         let slot = self.slots.get_mut(index as usize)?;
         let generation = slot.generation;
         slot.connection
             .as_mut()
             .map(|connection| (ConnId { index, generation }, connection))
+    }
+
+    /// The connection that still carries the flight of `deadline`. One that moved to its next address keeps its index and flight.
+    pub(super) fn carrier(&mut self, deadline: Deadline) -> Option<ConnId> {
+        let (conn, c) = self.at(deadline.conn.index)?;
+        let flight = c.flight.as_ref();
+        let same = flight.is_some_and(|flight| flight.serial == deadline.serial);
+        same.then_some(conn)
     }
 
     /// The same connection under a new generation, so that completions of its past are not taken for its own.

@@ -51,6 +51,14 @@ impl Deadlines {
         }
     }
 
+    /// Drops limits of requests that have ended once they are many more than the `live` ones. One request that takes long
+    /// would otherwise keep all that ended behind it.
+    pub(super) fn prune(&mut self, live: usize, is_live: impl FnMut(&Deadline) -> bool) {
+        if self.queue.len() > 64 + 4 * live {
+            self.queue.retain(is_live);
+        }
+    }
+
     /// The oldest limit.
     pub(super) fn first(&self) -> Option<Deadline> {
         self.queue.front().copied()
@@ -59,5 +67,29 @@ impl Deadlines {
     /// Drops the oldest.
     pub(super) fn pop(&mut self) {
         self.queue.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_ended_requests_do_not_pile_up_behind_a_long_one() {
+        let mut deadlines = Deadlines::new(1_000);
+        for serial in 0..10_000 {
+            let conn = ConnId {
+                index: 0,
+                generation: 0,
+            };
+            deadlines.push(Tick(serial), conn, serial);
+            // The first never ends; of the others one is under way at a time.
+            deadlines.prune(2, |deadline| [0, serial].contains(&deadline.serial));
+            assert!(deadlines.queue.len() <= 72, "{}", deadlines.queue.len());
+        }
+        assert_eq!(deadlines.first().map(|first| first.serial), Some(0));
+        let last = deadlines.queue.back();
+        assert_eq!(last.map(|last| last.serial), Some(9_999));
+        assert!(deadlines.queue.iter().is_sorted_by_key(|d| d.at));
     }
 }

@@ -15,7 +15,6 @@ use crate::wire::Fault;
 
 use super::Engine;
 use super::conn::State;
-use super::deadline::Deadline;
 use super::flight::Flight;
 use super::phase::Waiting;
 
@@ -317,7 +316,7 @@ impl Engine {
     /// Ends requests whose limit has passed, and those that wait for nothing but the end of a body after `[DONE]`.
     pub(super) fn expire(&mut self, now: Tick) {
         while let Some(first) = self.request_deadlines.first() {
-            let carrier = self.carrier(first);
+            let carrier = self.table.carrier(first);
             if carrier.is_some() && first.at > now {
                 break;
             }
@@ -335,8 +334,12 @@ impl Engine {
                 self.finish(conn, outcome, now);
             }
         }
+        let live = usize::try_from(self.counts.in_flight).unwrap_or(usize::MAX);
+        let table = &mut self.table;
+        self.request_deadlines
+            .prune(live, |&deadline| table.carrier(deadline).is_some());
         while let Some(first) = self.drain_deadlines.first() {
-            let carrier = self.carrier(first);
+            let carrier = self.table.carrier(first);
             if carrier.is_some() && first.at > now {
                 break;
             }
@@ -345,16 +348,6 @@ impl Engine {
                 self.end_drained(conn, now);
             }
         }
-    }
-
-    /// The connection that still carries the flight of `deadline`. One that moved to its next address keeps its index and flight.
-    fn carrier(&mut self, deadline: Deadline) -> Option<ConnId> {
-        let (conn, c) = self.table.at(deadline.conn.index)?;
-        let same = c
-            .flight
-            .as_ref()
-            .is_some_and(|flight| flight.serial == deadline.serial);
-        same.then_some(conn)
     }
 
     fn end_drained(&mut self, conn: ConnId, now: Tick) {
