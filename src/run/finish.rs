@@ -30,8 +30,10 @@ pub(super) fn finish(
         corpus: &prepared.material.corpus,
         body: &body,
     };
-    let files = report::write_all(&report, Some(&inputs), &run.recorded.files)?;
-    let table = report::render_console(&report, console_width(), &files);
+    // A full disk must not cost the numbers too: without files, the table is all there is.
+    let written = report::write_all(&report, Some(&inputs), &run.recorded.files);
+    let files = written.as_deref().unwrap_or_default();
+    let table = report::render_console(&report, console_width(), files);
     // A reader that closed its end early (`| head`) has seen what it wanted; the files are written.
     let _ = std::io::stdout().write_all(table.as_bytes());
     if let Some(reason) = &report.incomplete_reason {
@@ -41,6 +43,7 @@ pub(super) fn finish(
         log.line(LogLevel::Error, &error.to_string());
         report::tell(&format!("Error: {error}"));
     }
+    written?;
     Ok(match () {
         () if report.profiling.success_count == 0 => Ending::NothingSucceeded,
         () if report.was_cancelled => Ending::Partial,
