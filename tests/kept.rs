@@ -32,3 +32,16 @@ fn the_table_is_printed_when_a_summary_cannot_be_written() {
     assert!(errors.contains("profile_export_aiperf.csv"), "{errors}");
     assert!(table.contains("Request Latency"), "{table}");
 }
+
+#[test]
+fn verbose_adds_details_to_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flags, wanted) in [(&[][..], false), (&["--verbose"][..], true)] {
+        let output = profile(folder.path(), flags);
+        assert!(output.status.success());
+        let log = std::fs::read_to_string(folder.path().join("out/logs/aiperf.log")).unwrap();
+        assert!(log.contains("INFO driver: "), "{log}");
+        assert_eq!(log.contains("DEBUG dataset: "), wanted, "{log}");
+        assert_eq!(log.contains(": addresses [127.0.0.1:"), wanted, "{log}");
+    }
+}

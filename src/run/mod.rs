@@ -148,6 +148,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
         ));
     }
     ready::wait(&prepared.material.plan)?;
+    prepared.log_details(&log);
     // Until here Ctrl-C does what it does to any program: nothing was sent, so there is nothing to write.
     let signals = watch::Signals::new()?;
     let run = conduct(&prepared, &cores, &log, &signals)?;

@@ -7,11 +7,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate};
-use crate::config::{Plan, Problems, TargetUrl, check_goodput};
+use crate::config::{LogLevel, Plan, Problems, TargetUrl, check_goodput};
 use crate::dataset;
 use crate::endpoint::{Bodies, HeaderTemplate, render};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
+use crate::report::Log;
 use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
@@ -103,6 +104,21 @@ impl Prepared {
             seed: self.material.seed,
             rate,
         })
+    }
+
+    /// What `--verbose` asks to see in the log.
+    pub(super) fn log_details(&self, log: &Log) {
+        let material = &self.material;
+        let conversations = material.corpus.conversations.len();
+        let seed = material.seed;
+        log.line(
+            LogLevel::Debug,
+            &format!("dataset: {conversations} conversations, seed {seed}"),
+        );
+        for (url, addresses) in material.plan.endpoint.urls.iter().zip(&self.addresses) {
+            let url = &url.base;
+            log.line(LogLevel::Debug, &format!("{url}: addresses {addresses:?}"));
+        }
     }
 
     /// The body of a turn as `inputs.json` shows it: without live replies.
