@@ -210,6 +210,8 @@ fn conduct(
         Arc::clone(&material.bodies),
         Arc::clone(&prepared.tokenizer),
     );
+    // Before the recorder, which empties an earlier run's files: a refused driver must cost nobody their records.
+    let (driver, stamps) = client::driver(&plan.workers)?;
     let recorder = Recorder::new(RecorderParts {
         plan: Arc::clone(plan),
         bodies: Arc::clone(&material.bodies),
@@ -221,7 +223,6 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
-    let (driver, stamps) = client::driver(&plan.workers)?;
     log.line(
         LogLevel::Info,
         &format!(

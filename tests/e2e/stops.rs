@@ -256,6 +256,26 @@ fn an_earlier_runs_mark_is_taken_away() {
 }
 
 #[test]
+fn a_refused_driver_leaves_an_earlier_runs_records() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let (text, folder) = shell(
+        &server,
+        &format!(
+            "$T $RUN --request-count 3 --artifact-dir out >table; echo first $?; \
+             python3 {}/tests/e2e/deny_io_uring.py io_uring_setup \
+             $T $RUN --request-count 3 --artifact-dir out --driver ring; echo second $?",
+            env!("CARGO_MANIFEST_DIR")
+        ),
+    );
+    assert!(
+        text.contains("first 0") && text.contains("second 1") && text.contains("--driver ring:"),
+        "{text}"
+    );
+    let records = std::fs::read_to_string(folder.path().join("out/profile_export.jsonl")).unwrap();
+    assert_eq!(records.lines().count(), 3, "{text}");
+}
+
+#[test]
 fn open_files_are_asked_for_before_the_load() {
     let server = Server::start(Script::always("wait 20; words alpha beta"));
     let (text, _) = shell(
