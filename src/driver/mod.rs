@@ -59,6 +59,10 @@ pub enum Op {
     Wait {
         /// Until when.
         until: Tick,
+        /// A send is due then: being late makes it late.
+        send_due: bool,
+        /// A request is on its way out: how soon a completion is seen is part of that request's time.
+        sending: bool,
     },
     /// All phases are over; the driver may stop.
     Finished,

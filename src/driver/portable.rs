@@ -227,7 +227,7 @@ fn carry_out(shared: &Rc<Shared>, engine: &mut Engine) -> Option<Tick> {
                 }
             }
             Op::Close { conn } => close(shared, conn),
-            Op::Wait { until } => return Some(until),
+            Op::Wait { until, .. } => return Some(until),
             Op::Finished => return None,
         }
     }

@@ -22,6 +22,8 @@ pub(super) struct Flight {
     /// The body is scanned for events.
     scanning: bool,
     done_seen: bool,
+    /// The driver has not yet sent its request whole.
+    pub(super) unsent: bool,
     /// The read that brought the byte after the last event.
     first_read: u32,
 }
@@ -49,6 +51,7 @@ impl Flight {
             serial: 0,
             scanning: false,
             done_seen: false,
+            unsent: false,
             first_read: 0,
         }
     }
@@ -126,6 +129,11 @@ impl Flight {
     /// The connection can serve another request.
     pub(super) fn keeps_connection(&self) -> bool {
         self.exchange.link.sent_whole && self.exchange.head.is_some_and(|head| head.keep_alive)
+    }
+
+    /// The latest read was neither the first nor, by `[DONE]`, the stream's last.
+    pub(super) fn in_stream(&self) -> bool {
+        self.exchange.reads.len() > 1 && !self.done_seen
     }
 
     /// `[DONE]` has come, so that an end without the body's own end is no loss.

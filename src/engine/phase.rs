@@ -18,6 +18,8 @@ pub(super) struct Phases {
     index: usize,
     announced: bool,
     running: Option<Running>,
+    /// When the next send is due, as far as it is known.
+    next_send: Tick,
     /// No request may follow: the run was stopped.
     stopped: bool,
 }
@@ -68,12 +70,18 @@ impl Phases {
             index: 0,
             announced: false,
             running: None,
+            next_send: Tick::NEVER,
             stopped: false,
         }
     }
 
     pub(super) fn index(&self) -> usize {
         self.index
+    }
+
+    /// When the next send is due, as of the last turn; [`Tick::NEVER`] when that hangs on replies.
+    pub(super) fn next_send(&self) -> Tick {
+        self.next_send
     }
 
     /// The phase under way. Requests exist only inside one.
@@ -189,6 +197,7 @@ impl Engine {
                 }
             }
         }
+        self.phases.next_send = until;
         let running = self.phases.running();
         if let Some(deadline) = running.schedule.deadline() {
             until = until.min(if deadline > now {
@@ -242,6 +251,7 @@ impl Engine {
             Some(planned) => planned.saturating_sub(done),
             None => running.schedule.unsent_arrivals(now),
         };
+        self.phases.next_send = Tick::NEVER;
         self.phases.index += 1;
         self.phases.announced = false;
     }
@@ -269,6 +279,7 @@ impl Engine {
             return now.plus(self.setup.rate.ticks(GATE_WAIT));
         };
         if start > now {
+            self.phases.next_send = start;
             return start;
         }
         let schedule = Schedule::new(plan, self.setup.seed, self.shard, self.setup.rate, start);

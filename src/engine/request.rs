@@ -140,6 +140,8 @@ impl Engine {
         let own = session.conn;
         let serial = flight.serial;
         flight.session = Some(session);
+        flight.unsent = true;
+        self.unsent += 1;
         let warm = match self.setup.reuse {
             ConnectionReuse::Pooled => self.table.take_idle(url),
             ConnectionReuse::Never => None,
@@ -190,6 +192,7 @@ impl Engine {
         flight.exchange.link.reused = false;
         flight.exchange.link.sent_whole = false;
         flight.exchange.ticks.last_byte_sent = Tick::NEVER;
+        self.unsent += usize::from(!std::mem::replace(&mut flight.unsent, true));
         self.counts.resent += 1;
         let serial = flight.serial;
         let url = flight.exchange.id.url;

@@ -149,7 +149,7 @@ impl Pump {
                 Op::Connect { conn, address } => self.connect(conn, address)?,
                 Op::Send { conn, bytes } => self.send(conn, bytes)?,
                 Op::Close { conn } => self.close(conn)?,
-                Op::Wait { until } => return Ok(Some(until)),
+                Op::Wait { until, .. } => return Ok(Some(until)),
                 Op::Finished => return Ok(None),
             }
         }

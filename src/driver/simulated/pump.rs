@@ -117,7 +117,7 @@ impl World {
                 Op::Connect { conn, address } => self.connect(engine, conn, address),
                 Op::Send { conn, bytes } => self.send(engine, conn, bytes),
                 Op::Close { conn } => self.close(engine, conn),
-                Op::Wait { until } => return Some(until),
+                Op::Wait { until, .. } => return Some(until),
                 Op::Finished => return None,
             }
         }

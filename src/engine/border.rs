@@ -1,0 +1,144 @@
+//! What an engine is given, and what it gives.
+//!
+//! In: nothing; these are types. Out: the border between engines, the conductor and tests. Never: behaviour.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::clock::{Nanos, Rate, Tick};
+use crate::config::{ConnectionReuse, PhasePlan};
+use crate::endpoint::Reply;
+use crate::record::Exchange;
+use crate::wire::Limits;
+
+/// What is the same for every worker of a run.
+pub struct Setup {
+    /// Phases, in order.
+    pub phases: Vec<PhasePlan>,
+    /// Where requests go; one for each URL of the plan.
+    pub targets: Vec<Target>,
+    /// How connections are reused.
+    pub reuse: ConnectionReuse,
+    /// Whole-request limit.
+    pub request_timeout: Nanos,
+    /// Grace for requests in flight after Ctrl-C in a phase that has none of its own.
+    pub stop_grace: Nanos,
+    /// Bounds on what peers send.
+    pub limits: Limits,
+    /// Root seed.
+    pub seed: u64,
+    /// Scale of the ticks.
+    pub rate: Rate,
+}
+
+/// One place to send requests to.
+pub struct Target {
+    /// Its addresses; the first that takes a connection is used. Never empty.
+    pub addresses: Vec<SocketAddr>,
+    /// TLS, when the URL says `https`.
+    pub tls: Option<TlsTarget>,
+}
+
+/// TLS towards one name.
+pub struct TlsTarget {
+    /// Roots, versions and session cache; one for each worker.
+    pub config: Arc<rustls::ClientConfig>,
+    /// The name in the certificate, sent as SNI.
+    pub name: rustls::pki_types::ServerName<'static>,
+}
+
+/// What is sent. Implemented over the corpus by the conductor, and by tests.
+pub trait Workload {
+    /// Conversation that session number `session` of phase `phase` plays.
+    fn pick(&mut self, phase: usize, session: u64) -> u32;
+    /// Turns in `conversation`, at least 1.
+    fn turn_count(&self, conversation: u32) -> u32;
+    /// Think time before `turn`.
+    fn delay(&self, conversation: u32, turn: u32) -> Nanos;
+    /// The body that was rendered before the run; `None` when it needs the replies of earlier turns.
+    fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>>;
+    /// The body of a turn that needs `history`: one entry for each earlier turn, `None` where a turn failed.
+    fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]>;
+    /// Later turns of `conversation` need what the server said in earlier ones.
+    fn needs_reply(&self, conversation: u32) -> bool;
+    /// What the server said in a finished exchange.
+    fn reply(&self, exchange: &Exchange) -> Option<Reply>;
+    /// Writes the request's head, blank line included.
+    fn write_head(
+        &self,
+        out: &mut Vec<u8>,
+        target: u16,
+        request_uuid: u128,
+        session_uuid: u128,
+        body_length: usize,
+    );
+}
+
+/// Where finished exchanges go. Neither call may block or wait.
+pub trait Sink {
+    /// An empty exchange, recycled where possible.
+    fn blank(&mut self) -> Box<Exchange>;
+    /// Takes a finished one.
+    fn push(&mut self, exchange: Box<Exchange>);
+}
+
+/// What the conductor says to all workers, and hears from them.
+pub trait Control {
+    /// When `phase` starts; `None` while another worker is not ready for it.
+    fn phase_start(&self, phase: usize) -> Option<Tick>;
+    /// This worker has nothing left to do before `phase`. Called once for each phase, from 0.
+    fn ready_for(&self, phase: usize);
+    /// Whether to stop.
+    fn stop(&self) -> Stop;
+    /// Where this worker stands; called once a loop turn.
+    fn publish(&self, counts: &Counts);
+}
+
+/// How to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Go on.
+    No,
+    /// Send nothing more; requests in flight have the grace.
+    Drain,
+    /// Cut requests in flight.
+    Now,
+}
+
+/// Where an engine stands. Sums over the run, except `in_flight` and `open_connections`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests begun.
+    pub sent: u64,
+    /// Exchanges whose response came whole.
+    pub whole: u64,
+    /// Exchanges that a fault or the request limit ended.
+    pub failed: u64,
+    /// Exchanges cut by the end of the run.
+    pub cancelled: u64,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Connections asked for.
+    pub connects: u64,
+    /// Requests sent again because a pooled connection proved closed.
+    pub resent: u64,
+    /// Connections now held.
+    pub open_connections: u64,
+    /// Requests (or sessions) planned for this worker that were not begun, over all finished phases that had a count.
+    pub unsent: u64,
+}
+
+impl Counts {
+    /// Adds another engine's.
+    pub fn add(&mut self, other: &Counts) {
+        self.sent += other.sent;
+        self.whole += other.whole;
+        self.failed += other.failed;
+        self.cancelled += other.cancelled;
+        self.in_flight += other.in_flight;
+        self.connects += other.connects;
+        self.resent += other.resent;
+        self.open_connections += other.open_connections;
+        self.unsent += other.unsent;
+    }
+}
