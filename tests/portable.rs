@@ -15,6 +15,7 @@ use std::time::Duration;
 use bench::{Bench, Kept, Words, closed_loop};
 use tokenring::clock::{Clock, Nanos, Tick};
 use tokenring::config::ConnectionReuse;
+use tokenring::driver::portable::Wishes;
 use tokenring::driver::{Backend, portable, probe};
 use tokenring::engine::{Control, Counts, Engine, Setup, Stop, Target};
 use tokenring::record::{Exchange, Outcome};
@@ -73,6 +74,7 @@ fn answer(stream: &mut TcpStream, bytes: usize) {
 /// What a test asks of the driver.
 struct Asked {
     backend: Backend,
+    wishes: Wishes,
     concurrency: usize,
     requests: u64,
     timeout: Nanos,
@@ -117,7 +119,8 @@ fn play(asked: Asked) -> Vec<Exchange> {
         let only = Shard { index: 0, count: 1 };
         let sink = Box::new(kept.collector());
         let engine = Engine::new(setup, Box::new(words), sink, control, only);
-        let engine = portable::run(engine, &clock, &asked.backend).expect("the driver runs");
+        let (engine, _) =
+            portable::run(engine, &clock, &asked.backend, asked.wishes).expect("the driver runs");
         assert_eq!(engine.counts().open_connections, 0);
         drop(engine);
         // The test may have given up.
@@ -142,6 +145,7 @@ fn more_bytes_than_the_arena_holds_come_through() {
     for backend in [readiness(), probe()] {
         let exchanges = play(Asked {
             backend,
+            wishes: Wishes::default(),
             concurrency: 24,
             requests: 24,
             timeout: Nanos::from_millis(60_000),
@@ -167,6 +171,7 @@ fn kept_connections_are_used_again() {
     for backend in [readiness(), probe()] {
         let exchanges = play(Asked {
             backend,
+            wishes: Wishes::default(),
             concurrency: 2,
             requests: 40,
             timeout: Nanos::from_millis(60_000),
@@ -195,6 +200,7 @@ fn a_connection_closed_while_idle_costs_no_error() {
     for backend in [readiness(), probe()] {
         let exchanges = play(Asked {
             backend,
+            wishes: Wishes::default(),
             concurrency: 1,
             requests: 20,
             timeout: Nanos::from_millis(60_000),
@@ -215,6 +221,7 @@ fn a_silent_server_is_left_at_the_limit() {
     for backend in [readiness(), probe()] {
         let exchanges = play(Asked {
             backend,
+            wishes: Wishes::default(),
             concurrency: 5,
             requests: 10,
             timeout: Nanos::from_millis(50),

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use tokenring::clock::{Anchor, Calibration, Clock, Nanos, Tick};
 use tokenring::config::{Arrivals, ConnectionReuse, MockPlan, PhaseKind, PhasePlan, StopRule};
 use tokenring::driver::ring::{Layout, Mode};
-use tokenring::driver::{Choice, Driver, RingTally, StampSource};
+use tokenring::driver::{
+    Backend, Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window,
+};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
 use tokenring::record::{EventMark, Exchange, Outcome, Read};
@@ -137,7 +139,7 @@ impl Control for Reins {
 }
 
 /// Runs `load` on `driver` and checks what must hold after any run.
-fn drive(driver: &Driver, stamps: StampSource, load: &Load) -> Left {
+fn drive(way: &Way, load: &Load) -> Left {
     let clock = Clock::new();
     let phase = PhasePlan {
         kind: PhaseKind::Profiling,
@@ -185,7 +187,10 @@ fn drive(driver: &Driver, stamps: StampSource, load: &Load) -> Left {
         Shard { index: 0, count: 1 },
     );
     let began = Instant::now();
-    let ended = driver.run(engine, &clock, stamps).unwrap();
+    let ended = way
+        .driver
+        .run(engine, &clock, way.stamps, way.waiting)
+        .unwrap();
     let took = began.elapsed();
     assert_eq!(ended.stepped_down, None);
     let left = Left {
@@ -222,18 +227,72 @@ fn check_any(left: &Left, slack: u64) {
     }
 }
 
-/// The drivers that this machine allows, the ring in all its modes.
-fn drivers() -> Vec<(Driver, StampSource)> {
-    let portable = Driver::choose(Choice::Portable).unwrap();
-    let mut all = vec![(portable, StampSource::User)];
+/// A way to reach the kernel.
+struct Way {
+    driver: Driver,
+    stamps: StampSource,
+    waiting: Waiting,
+}
+
+impl Way {
+    fn new(driver: Driver, stamps: StampSource) -> Way {
+        let waiting = Waiting::default();
+        Way {
+            driver,
+            stamps,
+            waiting,
+        }
+    }
+
+    fn windows(self, micros: u64) -> Way {
+        let waiting = Waiting {
+            window: Window::Fixed(Nanos(micros * 1_000)),
+            ..self.waiting
+        };
+        Way { waiting, ..self }
+    }
+
+    fn mode(self, mode: WaitMode) -> Way {
+        let waiting = Waiting {
+            mode,
+            ..self.waiting
+        };
+        Way { waiting, ..self }
+    }
+
+    fn name(&self) -> String {
+        let Waiting { mode, window, .. } = self.waiting;
+        let name = self.driver.name();
+        format!("{name} {:?} {mode:?} {window:?}", self.stamps)
+    }
+}
+
+/// The ways that this machine allows: both backends of the portable driver, the ring in all its modes, and all ways to wait.
+fn ways() -> Vec<Way> {
+    let (user, kernel) = (StampSource::User, StampSource::Kernel);
+    let readiness = || Driver::Portable {
+        backend: Backend::Readiness {
+            reason: "asked for".to_owned(),
+        },
+        reason: "asked for".to_owned(),
+    };
+    let mut all = vec![
+        Way::new(Driver::choose(Choice::Portable).unwrap(), user),
+        Way::new(Driver::choose(Choice::Portable).unwrap(), kernel),
+        Way::new(readiness(), user).mode(WaitMode::Sleep),
+        Way::new(readiness(), kernel).windows(500),
+    ];
     if let Ok(Driver::Ring { layout, .. }) = Driver::choose(Choice::Ring) {
         for mode in [Mode::Deferred, Mode::Cooperative, Mode::Plain] {
             // A kernel that takes the best mode takes the others.
             if layout.mode == Mode::Deferred || layout.mode == mode {
-                all.push((ring(Layout { mode, ..layout }), StampSource::Kernel));
+                let driver = ring(Layout { mode, ..layout });
+                all.push(Way::new(driver.clone(), kernel));
+                all.push(Way::new(driver, kernel).mode(WaitMode::Spin));
             }
         }
-        all.push((ring(layout), StampSource::User));
+        all.push(Way::new(ring(layout), user).mode(WaitMode::Sleep));
+        all.push(Way::new(ring(layout), kernel).windows(700));
     }
     all
 }
@@ -258,15 +317,15 @@ fn open_descriptors() -> usize {
 /// Runs `load` against servers that play `play`, on every driver; the ring must leave as many descriptors as it found.
 fn on_all(play: &Play, load: impl Fn(SocketAddr) -> Load, check: impl Fn(&Left, &Server, &str)) {
     let _turn = turn();
-    for (driver, stamps) in drivers() {
+    for way in ways() {
         let before = open_descriptors();
         let server = Server::start(play.clone());
-        let left = drive(&driver, stamps, &load(server.address));
-        let name = format!("{} {stamps:?}", driver.name());
+        let left = drive(&way, &load(server.address));
+        let name = way.name();
         check(&left, &server, &name);
         drop(server);
         // monoio keeps sockets whose tasks never ran again after its runtime had ended, until the process ends.
-        if matches!(driver, Driver::Portable { .. }) {
+        if matches!(way.driver, Driver::Portable { .. }) {
             continue;
         }
         // The kernel closes a ring's last files after the ring itself.
@@ -463,7 +522,7 @@ fn a_ring_that_is_too_small_loses_nothing() {
         };
         let server = Server::start(Play::Reply(100_000));
         let load = Load::new(server.address, 120, 60);
-        let left = drive(&ring(tiny), StampSource::Kernel, &load);
+        let left = drive(&Way::new(ring(tiny), StampSource::Kernel), &load);
         all_are(&left, Outcome::Success, "tiny");
         let whole = server::body(100_000);
         assert!(left.exchanges.iter().all(|exchange| exchange.body == whole));
@@ -481,7 +540,7 @@ fn a_ring_that_is_too_small_loses_nothing() {
 fn arrivals_follow_the_server_s_sends() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
-    for (number, (driver, stamps)) in drivers().into_iter().enumerate() {
+    for (number, way) in ways().into_iter().enumerate() {
         let log = folder.path().join(format!("{number}.log"));
         let server = tokenring::mock::start(&MockPlan {
             time_to_first_token: Nanos::from_millis(5),
@@ -500,10 +559,10 @@ fn arrivals_follow_the_server_s_sends() {
         };
         let clock = Clock::new();
         let start = Anchor::take(&clock);
-        let left = drive(&driver, stamps, &load);
+        let left = drive(&way, &load);
         let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
         server.stop();
-        let name = format!("{} {stamps:?}", driver.name());
+        let name = way.name();
         all_are(&left, Outcome::Success, &name);
         let sends = std::fs::read_to_string(&log).unwrap();
         let sends = sends.lines().filter(|line| !line.starts_with('#'));

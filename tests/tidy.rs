@@ -58,8 +58,13 @@ const LONG_FILES: &[(&str, usize, &str)] = &[];
 /// Files that may hold `unsafe`, and why it cannot be done without.
 const UNSAFE_FILES: &[(&str, &str)] = &[
     (
-        "src/driver/portable.rs",
+        "src/driver/portable/sockets.rs",
         "monoio's streams do not implement AsFd",
+    ),
+    ("src/driver/stamping.rs", "recvmsg and its control data"),
+    (
+        "src/driver/realtime.rs",
+        "rustix has no scheduling policies",
     ),
     ("src/driver/probe.rs", "a no-op is pushed to a ring"),
     ("src/driver/ring.rs", "the kernel is handed pointers"),

@@ -19,7 +19,7 @@ mod plan;
 mod url;
 mod value;
 
-pub use driver::{DriverKind, StampKind};
+pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};
 pub use parse::{Command, check_goodput, parse};

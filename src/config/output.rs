@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use super::driver::{DriverKind, StampKind};
+use super::driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 use super::error::Problems;
 use super::lex::Settings;
 use super::load::stimulus;
@@ -124,13 +124,37 @@ pub(super) fn workers(settings: &Settings, problems: &mut Problems) -> WorkerPla
         }
         _ => None,
     };
-    if driver == DriverKind::Portable && stamps == Some(StampKind::Kernel) {
-        problems.push("--timestamp-source kernel needs the ring, and --driver portable has none; leave one of them out");
+    let wait = waiting(settings);
+    if driver == DriverKind::Portable && wait.mode == WaitKind::Spin {
+        problems.push("--wait-mode spin needs the ring, and --driver portable has none; use --wait-mode hybrid, or leave out --driver");
+    }
+    let windowed = wait.window.is_some_and(|window| window.0 > 0);
+    if windowed && stamps == Some(StampKind::User) {
+        problems.push("--reap-window-us leaves reads unread, which --timestamp-source user would count as the server's time; leave one of them out");
     }
     WorkerPlan {
         max: settings.size("--workers-max"),
         cpus: settings.cores("--cpus").to_vec(),
         driver,
         stamps,
+        wait,
+    }
+}
+
+fn waiting(settings: &Settings) -> WaitPlan {
+    let mode = match settings.choice("--wait-mode") {
+        Some("sleep") => WaitKind::Sleep,
+        Some("spin") => WaitKind::Spin,
+        _ => WaitKind::Hybrid,
+    };
+    let window = settings.integer("--reap-window-us");
+    let fallback = WaitPlan::default();
+    WaitPlan {
+        mode,
+        spin: settings
+            .number("--spin-us")
+            .map_or(fallback.spin, |micros| Nanos::from_seconds(micros / 1e6)),
+        window: window.map(|micros| Nanos(micros * 1_000)),
+        realtime: settings.switched("--realtime"),
     }
 }

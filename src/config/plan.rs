@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::driver::{DriverKind, StampKind};
+use super::driver::{DriverKind, StampKind, WaitPlan};
 use crate::clock::Nanos;
 
 /// Everything a run needs to know. Immutable once made.
@@ -438,6 +438,8 @@ pub struct WorkerPlan {
     pub driver: DriverKind,
     /// `--timestamp-source`; `None`: the kernel's stamps where the driver has them.
     pub stamps: Option<StampKind>,
+    /// How they wait.
+    pub wait: WaitPlan,
 }
 
 /// `tokenring mock-server`.

@@ -37,6 +37,10 @@ pub(super) fn read(flag: &Flag, spelling: &str, raw: &[String]) -> Result<Value,
         Kind::Integer(least, most) => {
             integer(single(flag, spelling, first)?, spelling, least, most).map(Value::Integer)
         }
+        Kind::AutoOr(_) if first.trim().eq_ignore_ascii_case("auto") => Ok(Value::Choice("auto")),
+        Kind::AutoOr(most) => integer(first.trim(), spelling, 0, most)
+            .map(Value::Integer)
+            .map_err(|error| format!("{error}, nor auto")),
         Kind::AtLeast(_) | Kind::Above(_) | Kind::Between(..) => {
             number(single(flag, spelling, first)?, spelling, flag.kind).map(Value::Number)
         }

@@ -8,10 +8,11 @@ use std::io;
 use crate::clock::Clock;
 use crate::engine::Engine;
 
-use super::portable;
+use super::portable::{self, Wishes};
 use super::probe::{Backend, probe};
 #[cfg(target_os = "linux")]
 use super::ring::{self, Layout, Ring};
+use super::waiting::{WaitMode, Waiting};
 
 /// What lets a kernel that knows io_uring give it.
 const REMEDY: &str = "set the sysctl kernel.io_uring_disabled to 0, and allow io_uring in the container's seccomp profile";
@@ -57,7 +58,7 @@ pub enum Driver {
     },
 }
 
-/// What rings went through; sums over a run, all 0 on the portable driver.
+/// What drivers went through; sums over a run, but the longest window. What belongs to rings is 0 on the portable driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingTally {
     /// Reads that brought bytes.
@@ -75,6 +76,12 @@ pub struct RingTally {
     pub stale: u64,
     /// Steps of the wall clock.
     pub steps: u64,
+    /// Waits that left reads for a window's length.
+    pub windows: u64,
+    /// The longest window.
+    pub window_ns: u64,
+    /// Sockets of spinning workers for which the system refused to poll the network card.
+    pub unpolled: u64,
 }
 
 impl RingTally {
@@ -87,6 +94,9 @@ impl RingTally {
         self.overflows += other.overflows;
         self.stale += other.stale;
         self.steps += other.steps;
+        self.windows += other.windows;
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.unpolled += other.unpolled;
     }
 }
 
@@ -163,7 +173,14 @@ impl Driver {
     /// The kernel's receive stamps can be had.
     #[must_use]
     pub fn has_kernel_stamps(&self) -> bool {
-        !matches!(self, Driver::Portable { .. })
+        cfg!(target_os = "linux")
+    }
+
+    /// Workers can wait in this way.
+    #[must_use]
+    pub fn can_wait(&self, mode: WaitMode) -> bool {
+        // monoio polls its sockets only when its tasks let it.
+        mode != WaitMode::Spin || !matches!(self, Driver::Portable { .. })
     }
 
     /// What it waits with, and how late that is; in words and in nanoseconds.
@@ -182,14 +199,20 @@ impl Driver {
     /// # Errors
     ///
     /// The kernel refused in mid-run.
-    pub fn run(&self, engine: Engine, clock: &Clock, stamps: StampSource) -> io::Result<Ended> {
+    pub fn run(
+        &self,
+        engine: Engine,
+        clock: &Clock,
+        stamps: StampSource,
+        waiting: Waiting,
+    ) -> io::Result<Ended> {
+        let stamped = stamps == StampSource::Kernel;
         let mut stepped_down = None;
         let portable = match self {
             #[cfg(target_os = "linux")]
             Driver::Ring { layout, .. } => {
-                let stamped = stamps == StampSource::Kernel;
                 match Ring::open(*layout, stamped) {
-                    Ok(ring) => return on_ring(ring, engine, clock, stamped),
+                    Ok(ring) => return on_ring(ring, engine, clock, stamped, waiting),
                     // The probe's ring fitted the limit on locked memory; that of one worker more did not.
                     Err(error) => stepped_down = Some(error.to_string()),
                 }
@@ -197,17 +220,28 @@ impl Driver {
             }
             Driver::Portable { backend, .. } => backend.clone(),
         };
+        let wishes = Wishes {
+            stamps: stamped,
+            waiting,
+        };
+        let (engine, tally) = portable::run(engine, clock, &portable, wishes)?;
         Ok(Ended {
-            engine: portable::run(engine, clock, &portable)?,
-            tally: RingTally::default(),
+            engine,
+            tally,
             stepped_down,
         })
     }
 }
 
 #[cfg(target_os = "linux")]
-fn on_ring(ring: Ring, engine: Engine, clock: &Clock, stamps: bool) -> io::Result<Ended> {
-    let (engine, tally) = ring::run(ring, engine, clock, stamps)?;
+fn on_ring(
+    ring: Ring,
+    engine: Engine,
+    clock: &Clock,
+    stamps: bool,
+    waiting: Waiting,
+) -> io::Result<Ended> {
+    let (engine, tally) = ring::run(ring, engine, clock, stamps, waiting)?;
     Ok(Ended {
         engine,
         tally,

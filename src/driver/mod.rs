@@ -13,6 +13,11 @@ mod choice;
 mod descriptors;
 mod pace;
 mod probe;
+pub mod realtime;
+#[cfg(target_os = "linux")]
+mod stamping;
+mod waiting;
+mod window;
 
 pub mod portable;
 #[cfg(target_os = "linux")]
@@ -23,6 +28,7 @@ pub use choice::{Choice, Driver, Ended, RingTally, StampSource};
 pub use descriptors::{TooFew, make_room};
 pub use pace::TIMER;
 pub use probe::{Backend, probe};
+pub use waiting::{WaitMode, Waiting, Window};
 
 /// A connection of one engine. The generation tells completions of a closed connection from those of its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +106,14 @@ pub struct Sent {
     pub writes: u32,
     /// Why not all bytes were taken.
     pub error: Option<CloseReason>,
+}
+
+/// What an engine waits for: [`Op::Wait`] as drivers carry it about.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Tick,
+    send_due: bool,
+    sending: bool,
 }
 
 /// Why a connection ended or could not be opened.

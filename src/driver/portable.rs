@@ -8,22 +8,25 @@
 //! engine and carries out what it wants.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use monoio::net::TcpStream;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::clock::{Clock, Tick};
+use crate::clock::{Clock, KernelClock, Tick};
 use crate::engine::Engine;
 
 use super::pace::Timer;
 use super::probe::{Backend, RING_ENTRIES};
-use super::{CloseReason, ConnId, Op, Sent, Stamp, reason_of};
+#[cfg(target_os = "linux")]
+use super::stamping;
+use super::waiting::{WaitMode, Waiting};
+use super::window::{Gaps, Windows};
+use super::{CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp};
+
+mod sockets;
 
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
@@ -31,8 +34,37 @@ const READ_BYTES: usize = 64 << 10;
 /// Bytes read and not yet parsed; a task that finds it full waits until the pump has emptied it.
 const ARENA_BYTES: usize = 4 << 20;
 
+/// What is asked of this driver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// Reads carry the kernel's stamp. Linux only.
+    pub stamps: bool,
+    /// How it waits. It does not spin all the time, and windows need the kernel's stamps and a backend of readiness: each completion of
+    /// monoio's ring wakes the thread anyway.
+    pub waiting: Waiting,
+}
+
 /// Runs `engine` to its end on this thread.
-pub fn run(engine: Engine, clock: &Clock, backend: &Backend) -> io::Result<Engine> {
+///
+/// # Errors
+///
+/// The kernel refused in mid-run.
+pub fn run(
+    engine: Engine,
+    clock: &Clock,
+    backend: &Backend,
+    wishes: Wishes,
+) -> io::Result<(Engine, RingTally)> {
+    // The kernel begins to stamp only when a socket has asked, and stops when there is none.
+    #[cfg(target_os = "linux")]
+    let _stamping = wishes.stamps.then(|| stamping::begin().ok());
+    #[cfg(target_os = "linux")]
+    if let Some(least) = std::num::NonZeroU64::new(1) {
+        // By default the kernel may be 50 us late; no run is worse for that than without.
+        let _ = rustix::thread::set_current_timer_slack(Some(least));
+    }
+    let windowed = wishes.stamps && matches!(backend, Backend::Readiness { .. });
+    let pump = || pump(engine, clock.clone(), wishes, windowed);
     match backend {
         #[cfg(target_os = "linux")]
         Backend::IoUring => {
@@ -40,7 +72,7 @@ pub fn run(engine: Engine, clock: &Clock, backend: &Backend) -> io::Result<Engin
                 .with_entries(RING_ENTRIES)
                 .enable_timer()
                 .build()?;
-            runtime.block_on(pump(engine, clock.clone()))
+            runtime.block_on(pump())
         }
         #[cfg(not(target_os = "linux"))]
         Backend::IoUring => Err(io::Error::from(ErrorKind::Unsupported)),
@@ -48,7 +80,7 @@ pub fn run(engine: Engine, clock: &Clock, backend: &Backend) -> io::Result<Engin
             let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
                 .enable_timer()
                 .build()?;
-            runtime.block_on(pump(engine, clock.clone()))
+            runtime.block_on(pump())
         }
     }
 }
@@ -56,6 +88,7 @@ pub fn run(engine: Engine, clock: &Clock, backend: &Backend) -> io::Result<Engin
 /// What the tasks of one worker share. All on one thread.
 struct Shared {
     clock: Clock,
+    wishes: Wishes,
     queue: RefCell<Vec<Completion>>,
     arena: RefCell<Arena>,
     waker: RefCell<Option<Waker>>,
@@ -88,7 +121,9 @@ enum What {
     Received {
         begin: usize,
         end: usize,
-        stamp: Stamp,
+        tick: Tick,
+        /// The kernel's stamp.
+        wall_ns: Option<u64>,
     },
     Sent {
         bytes: Vec<u8>,
@@ -136,9 +171,33 @@ impl Shared {
     }
 }
 
-async fn pump(mut engine: Engine, clock: Clock) -> io::Result<Engine> {
+/// One worker's loop, beside its tasks.
+struct Pump {
+    shared: Rc<Shared>,
+    engine: Engine,
+    timer: Rc<Timer>,
+    /// When the timer fires.
+    armed: Tick,
+    kernel: Option<KernelClock>,
+    /// How long reads may be left; `None` where that does harm.
+    windows: Option<Windows>,
+    /// By connection index.
+    gaps: Vec<Gaps>,
+    spare: Vec<Completion>,
+    tally: RingTally,
+}
+
+async fn pump(
+    engine: Engine,
+    clock: Clock,
+    wishes: Wishes,
+    windowed: bool,
+) -> io::Result<(Engine, RingTally)> {
+    let kernel = wishes.stamps.then(|| KernelClock::new(&clock));
+    let windows = windowed.then(|| Windows::new(clock.rate(), wishes.waiting.window, clock.now()));
     let shared = Rc::new(Shared {
         clock,
+        wishes,
         queue: RefCell::new(Vec::with_capacity(1_024)),
         arena: RefCell::new(Arena {
             bytes: vec![0; ARENA_BYTES],
@@ -151,38 +210,24 @@ async fn pump(mut engine: Engine, clock: Clock) -> io::Result<Engine> {
     });
     let timer = Rc::new(Timer::new()?);
     monoio::spawn(watch(Rc::clone(&shared), Rc::clone(&timer)));
-    let mut spare = Vec::with_capacity(1_024);
-    let mut armed = Tick::NEVER;
-    std::future::poll_fn(|context: &mut Context<'_>| {
-        if shared.waker.borrow().is_none() {
-            *shared.waker.borrow_mut() = Some(context.waker().clone());
-        }
-        if shared.timer_fired.take() {
-            armed = Tick::NEVER;
-        }
-        loop {
-            deliver(&shared, &mut engine, &mut spare);
-            match carry_out(&shared, &mut engine) {
-                None => return Poll::Ready(Ok(())),
-                Some(until) => {
-                    let now = shared.clock.now();
-                    if until <= now || !shared.queue.borrow().is_empty() {
-                        continue;
-                    }
-                    if until != armed {
-                        let after = Duration::from_nanos(engine.rate().nanos(until.since(now)).0);
-                        if let Err(error) = timer.set(after) {
-                            return Poll::Ready(Err(error));
-                        }
-                        armed = until;
-                    }
-                    return Poll::Pending;
-                }
-            }
-        }
-    })
-    .await?;
-    Ok(engine)
+    let mut pump = Pump {
+        shared,
+        engine,
+        timer,
+        armed: Tick::NEVER,
+        kernel,
+        windows,
+        gaps: Vec::new(),
+        spare: Vec::with_capacity(1_024),
+        tally: RingTally::default(),
+    };
+    std::future::poll_fn(|context: &mut Context<'_>| pump.turn(context)).await?;
+    pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
+    if let Some(windows) = &pump.windows {
+        pump.tally.windows = windows.count();
+        pump.tally.window_ns = windows.longest().0;
+    }
+    Ok((pump.engine, pump.tally))
 }
 
 async fn watch(shared: Rc<Shared>, timer: Rc<Timer>) {
@@ -192,284 +237,159 @@ async fn watch(shared: Rc<Shared>, timer: Rc<Timer>) {
     }
 }
 
-/// Hands what completed to the engine. Everything in the queue was stamped before this.
-fn deliver(shared: &Shared, engine: &mut Engine, spare: &mut Vec<Completion>) {
-    std::mem::swap(&mut *shared.queue.borrow_mut(), spare);
-    let mut arena = shared.arena.borrow_mut();
-    for Completion { conn, what } in spare.drain(..) {
-        match what {
-            What::Connected {
-                local_port,
-                started,
-                done,
-            } => engine.on_connected(conn, local_port, started, done),
-            What::Received { begin, end, stamp } => {
-                engine.on_received(conn, &arena.bytes[begin..end], stamp);
-            }
-            What::Sent { bytes, sent } => engine.on_sent(conn, bytes, sent),
-            What::Closed { reason, tick } => engine.on_closed(conn, reason, tick),
+impl Pump {
+    /// Goes on until the engine waits.
+    fn turn(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.shared.waker.borrow().is_none() {
+            *self.shared.waker.borrow_mut() = Some(context.waker().clone());
         }
-    }
-    arena.used = 0;
-    for waker in shared.waiting.borrow_mut().drain(..) {
-        waker.wake();
-    }
-}
-
-/// Does what the engine wants; `None` when it has finished, else when it wants to be asked again.
-fn carry_out(shared: &Rc<Shared>, engine: &mut Engine) -> Option<Tick> {
-    loop {
-        match engine.next(shared.clock.now()) {
-            Op::Connect { conn, address } => connect(shared, conn, address),
-            Op::Send { conn, bytes } => {
-                if let Some((bytes, sent)) = send(shared, conn, bytes) {
-                    engine.on_sent(conn, bytes, sent);
+        if self.shared.timer_fired.take() {
+            self.armed = Tick::NEVER;
+        }
+        loop {
+            self.deliver();
+            let Some(pause) = self.carry_out() else {
+                return Poll::Ready(Ok(()));
+            };
+            let now = self.shared.clock.now();
+            if pause.until <= now || !self.shared.queue.borrow().is_empty() {
+                continue;
+            }
+            let alarm = self.alarm(pause);
+            if alarm <= now {
+                // Sockets have to wait meanwhile; the kernel stamps what comes.
+                while self.shared.clock.now() < pause.until {
+                    std::hint::spin_loop();
                 }
+                continue;
             }
-            Op::Close { conn } => close(shared, conn),
-            Op::Wait { until, .. } => return Some(until),
-            Op::Finished => return None,
-        }
-    }
-}
-
-fn connect(shared: &Rc<Shared>, conn: ConnId, address: SocketAddr) {
-    let started = shared.clock.now();
-    match begin_connect(address) {
-        Ok(stream) => {
-            let stream = Rc::new(stream);
-            shared.store(conn, Rc::clone(&stream));
-            monoio::spawn(serve(Rc::clone(shared), conn, stream, started));
-        }
-        Err(error) => shared.push(
-            conn,
-            What::Closed {
-                reason: reason_of(&error),
-                tick: shared.clock.now(),
-            },
-        ),
-    }
-}
-
-fn begin_connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    match socket.connect(&address.into()) {
-        Ok(()) => {}
-        Err(error) if is_in_progress(&error) => {}
-        Err(error) => return Err(error),
-    }
-    TcpStream::from_std(socket.into())
-}
-
-fn is_in_progress(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::WouldBlock
-        || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
-        || error.raw_os_error() == Some(rustix::io::Errno::INTR.raw_os_error())
-}
-
-/// One connection's life: connect, then read after read.
-async fn serve(shared: Rc<Shared>, conn: ConnId, stream: Rc<TcpStream>, started: Tick) {
-    let ready = stream.writable(false).await;
-    let done = shared.clock.now();
-    if !shared.is_current(conn) {
-        return;
-    }
-    let failure = ready.err().or_else(|| {
-        SockRef::from(&descriptor_of(&stream))
-            .take_error()
-            .unwrap_or_else(Some)
-    });
-    let what = match failure {
-        Some(error) => What::Closed {
-            reason: reason_of(&error),
-            tick: done,
-        },
-        None => What::Connected {
-            local_port: local_port(&stream),
-            started,
-            done,
-        },
-    };
-    let mut ended = matches!(what, What::Closed { .. });
-    shared.push(conn, what);
-    while !ended {
-        if stream.readable(false).await.is_err() || !shared.is_current(conn) {
-            return;
-        }
-        match receive(&shared, &stream) {
-            Received::Done(what) => {
-                ended = matches!(what, What::Closed { .. });
-                shared.push(conn, what);
+            if let Err(error) = self.rest(now, alarm, pause.sending) {
+                return Poll::Ready(Err(error));
             }
-            Received::Nothing => {}
-            Received::Full => arena_emptied(&shared).await,
+            return Poll::Pending;
         }
     }
-}
 
-/// Returns after the pump's next turn. Waiting for the socket instead would return at once, with data there to be read, and
-/// the task would never let the pump have its turn.
-async fn arena_emptied(shared: &Shared) {
-    let mut waited = false;
-    std::future::poll_fn(|context: &mut Context<'_>| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
+    /// When to be awake for what the engine waits for.
+    fn alarm(&self, pause: Pause) -> Tick {
+        let waiting = &self.shared.wishes.waiting;
+        if pause.send_due && waiting.mode == WaitMode::Hybrid {
+            let spin = self.shared.clock.rate().ticks(waiting.spin);
+            Tick(pause.until.0.saturating_sub(spin))
+        } else {
+            pause.until
         }
-        shared.waiting.borrow_mut().push(context.waker().clone());
-        shared.wake();
-        Poll::Pending
-    })
-    .await;
-}
-
-enum Received {
-    Done(What),
-    Nothing,
-    /// The arena has no room.
-    Full,
-}
-
-/// One read, stamped.
-fn receive(shared: &Shared, stream: &TcpStream) -> Received {
-    let mut arena = shared.arena.borrow_mut();
-    let begin = arena.used;
-    let end = (begin + READ_BYTES).min(arena.bytes.len());
-    if begin == end {
-        return Received::Full;
     }
-    let descriptor = descriptor_of(stream);
-    let socket = SockRef::from(&descriptor);
-    let outcome = (&*socket).read(&mut arena.bytes[begin..end]);
-    let tick = shared.clock.now();
-    match outcome {
-        Ok(0) => Received::Done(What::Closed {
-            reason: CloseReason::Eof,
-            tick,
-        }),
-        Ok(n) => {
-            arena.used = begin + n;
-            Received::Done(What::Received {
-                begin,
-                end: begin + n,
-                stamp: Stamp {
+
+    /// Sets the timer, and leaves what comes for a window's length.
+    fn rest(&mut self, now: Tick, alarm: Tick, sending: bool) -> io::Result<()> {
+        let rate = self.shared.clock.rate();
+        let left = alarm.since(now);
+        if alarm != self.armed {
+            self.timer.set(Duration::from_nanos(rate.nanos(left).0))?;
+            self.armed = alarm;
+        }
+        let window = match &mut self.windows {
+            Some(windows) if !sending => windows.open(now, left, self.engine.arrived()),
+            _ => 0,
+        };
+        if window > 0 {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "so that reads gather; nothing else is due before"
+            )]
+            std::thread::sleep(Duration::from_nanos(rate.nanos(window).0));
+        }
+        Ok(())
+    }
+
+    /// Hands what completed to the engine. Everything in the queue was stamped before this.
+    fn deliver(&mut self) {
+        std::mem::swap(&mut *self.shared.queue.borrow_mut(), &mut self.spare);
+        // All stamps in the batch were taken between the last look at the wall clock and this one.
+        let steady =
+            !self.spare.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
+        let mut batch = std::mem::take(&mut self.spare);
+        let shared = Rc::clone(&self.shared);
+        let mut arena = shared.arena.borrow_mut();
+        for Completion { conn, what } in batch.drain(..) {
+            match what {
+                What::Connected {
+                    local_port,
+                    started,
+                    done,
+                } => self.engine.on_connected(conn, local_port, started, done),
+                What::Received {
+                    begin,
+                    end,
                     tick,
-                    kernel: Tick::NEVER,
-                },
-            })
-        }
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-            Received::Nothing
-        }
-        Err(error) => Received::Done(What::Closed {
-            reason: reason_of(&error),
-            tick,
-        }),
-    }
-}
-
-/// Sends at once as much as the kernel takes; the rest waits in a task of its own.
-fn send(shared: &Rc<Shared>, conn: ConnId, bytes: Vec<u8>) -> Option<(Vec<u8>, Sent)> {
-    let first = shared.clock.now();
-    let mut sent = Sent {
-        first,
-        last: first,
-        writes: 0,
-        error: None,
-    };
-    let Some(stream) = shared.socket(conn) else {
-        sent.error = Some(CloseReason::Io);
-        return Some((bytes, sent));
-    };
-    let mut from = 0;
-    if write_some(shared, &stream, &bytes, &mut from, &mut sent) {
-        return Some((bytes, sent));
-    }
-    monoio::spawn(send_rest(
-        Rc::clone(shared),
-        conn,
-        stream,
-        bytes,
-        from,
-        sent,
-    ));
-    None
-}
-
-async fn send_rest(
-    shared: Rc<Shared>,
-    conn: ConnId,
-    stream: Rc<TcpStream>,
-    bytes: Vec<u8>,
-    mut from: usize,
-    mut sent: Sent,
-) {
-    loop {
-        let ready = stream.writable(false).await;
-        if let Err(error) = ready {
-            sent.error = Some(reason_of(&error));
-            break;
-        }
-        if !shared.is_current(conn) || write_some(&shared, &stream, &bytes, &mut from, &mut sent) {
-            break;
-        }
-    }
-    shared.push(conn, What::Sent { bytes, sent });
-}
-
-/// Writes until all is written, the kernel takes no more (false), or it fails.
-fn write_some(
-    shared: &Shared,
-    stream: &TcpStream,
-    bytes: &[u8],
-    from: &mut usize,
-    sent: &mut Sent,
-) -> bool {
-    let descriptor = descriptor_of(stream);
-    let socket = SockRef::from(&descriptor);
-    while *from < bytes.len() {
-        match (&*socket).write(&bytes[*from..]) {
-            Ok(n) => {
-                *from += n;
-                sent.writes += 1;
+                    wall_ns,
+                } => {
+                    let stamp = self.stamp(conn, tick, wall_ns.filter(|_| steady));
+                    self.engine
+                        .on_received(conn, &arena.bytes[begin..end], stamp);
+                }
+                What::Sent { bytes, sent } => self.engine.on_sent(conn, bytes, sent),
+                What::Closed { reason, tick } => self.engine.on_closed(conn, reason, tick),
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-            Err(error) => {
-                sent.error = Some(reason_of(&error));
-                break;
+        }
+        self.spare = batch;
+        arena.used = 0;
+        for waker in self.shared.waiting.borrow_mut().drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn stamp(&mut self, conn: ConnId, tick: Tick, wall_ns: Option<u64>) -> Stamp {
+        self.tally.reads += 1;
+        let Some(kernel) = &self.kernel else {
+            let kernel = Tick::NEVER;
+            return Stamp { tick, kernel };
+        };
+        // The stamp cannot lie after the read; what the mapping is off by must not make it so.
+        let kernel = wall_ns.map_or(Tick::NEVER, |wall_ns| kernel.tick(wall_ns).min(tick));
+        self.tally.unstamped += u64::from(kernel == Tick::NEVER);
+        let stamp = Stamp { tick, kernel };
+        if let Some(windows) = &mut self.windows {
+            windows.read(gaps_of(&mut self.gaps, conn), stamp.arrival());
+        }
+        stamp
+    }
+
+    /// Does what the engine wants; `None` when it has finished, else what it waits for.
+    fn carry_out(&mut self) -> Option<Pause> {
+        loop {
+            match self.engine.next(self.shared.clock.now()) {
+                Op::Connect { conn, address } => sockets::connect(&self.shared, conn, address),
+                Op::Send { conn, bytes } => {
+                    gaps_of(&mut self.gaps, conn).request();
+                    if let Some((bytes, sent)) = sockets::send(&self.shared, conn, bytes) {
+                        self.engine.on_sent(conn, bytes, sent);
+                    }
+                }
+                Op::Close { conn } => sockets::close(&self.shared, conn),
+                Op::Wait {
+                    until,
+                    send_due,
+                    sending,
+                } => {
+                    return Some(Pause {
+                        until,
+                        send_due,
+                        sending,
+                    });
+                }
+                Op::Finished => return None,
             }
         }
     }
-    sent.last = shared.clock.now();
-    true
 }
 
-/// Shuts the socket down, which wakes its task; the descriptor goes with the task.
-fn close(shared: &Shared, conn: ConnId) {
-    let mut sockets = shared.sockets.borrow_mut();
-    let Some(slot) = sockets.get_mut(conn.index as usize) else {
-        return;
-    };
-    if let Some((_, stream)) = slot.take_if(|(id, _)| *id == conn) {
-        // An error means that the peer was first.
-        let _ = SockRef::from(&descriptor_of(&stream)).shutdown(std::net::Shutdown::Both);
+/// The gaps of a connection. One that takes another's place takes over its smoothed gap, which the first few of its own replace.
+fn gaps_of(gaps: &mut Vec<Gaps>, conn: ConnId) -> &mut Gaps {
+    let index = conn.index as usize;
+    if gaps.len() <= index {
+        gaps.resize_with(index + 1, Gaps::default);
     }
-}
-
-/// The descriptor below monoio's stream, for calls that monoio has none of.
-#[expect(unsafe_code, reason = "monoio's stream does not implement AsFd")]
-fn descriptor_of(stream: &TcpStream) -> BorrowedFd<'_> {
-    // SAFETY: the stream owns the descriptor and outlives the reference.
-    unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
-}
-
-fn local_port(stream: &TcpStream) -> u16 {
-    let address = SockRef::from(&descriptor_of(stream)).local_addr().ok();
-    address.and_then(|a| a.as_socket()).map_or(0, |a| a.port())
+    &mut gaps[index]
 }

@@ -21,19 +21,23 @@ use socket2::{SockAddr, Socket};
 
 use crate::clock::{Clock, Tick};
 
+use super::Pause;
 use super::buffers::{Buffers, GROUP};
+use super::stamping::CONTROL_BYTES;
+use super::window::READS_MOST;
 
 mod layout;
 mod links;
 mod message;
 mod operations;
 mod pump;
+mod waiting;
 
 pub use layout::{Layout, Mode, probe};
 pub use pump::run;
 
 use layout::Refusal;
-use message::{CONTROL_BYTES, Message};
+use message::Message;
 use operations::{Kind, Memory, Operation, Operations};
 
 /// A ring that refuses to be entered this often in a row is given up.
@@ -66,6 +70,8 @@ enum Wait {
     No,
     /// At most this long.
     For(Duration),
+    /// At most `length`: for [`READS_MOST`] completions, or after `window` for one.
+    Window { length: Duration, window: Duration },
     /// Until there is one.
     Forever,
 }
@@ -99,11 +105,15 @@ impl Ring {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(layout.completions).setup_submit_all();
         match layout.mode {
+            // The flag lets a spinning loop see without a system call that there is something to be had.
             Mode::Deferred => {
-                builder.setup_single_issuer().setup_defer_taskrun();
+                builder
+                    .setup_single_issuer()
+                    .setup_defer_taskrun()
+                    .setup_taskrun_flag();
             }
             Mode::Cooperative => {
-                builder.setup_coop_taskrun();
+                builder.setup_coop_taskrun().setup_taskrun_flag();
             }
             Mode::Plain => {}
         }
@@ -251,6 +261,20 @@ impl Ring {
                 let arguments = SubmitArgs::new().timespec(&length);
                 self.ring.submitter().submit_with_args(1, &arguments)
             }
+            Wait::Window { length, window } if self.ring.params().is_feature_min_timeout() => {
+                let length = Timespec::from(length);
+                let window = u32::try_from(window.as_micros()).unwrap_or(u32::MAX);
+                let arguments = SubmitArgs::new().timespec(&length).min_wait_usec(window);
+                let wanted = READS_MOST as usize;
+                self.ring.submitter().submit_with_args(wanted, &arguments)
+            }
+            // Before Linux 6.12 a window that brings nothing cannot go on as a wait for the first read.
+            Wait::Window { window, .. } => {
+                let window = Timespec::from(window);
+                let arguments = SubmitArgs::new().timespec(&window);
+                let wanted = READS_MOST as usize;
+                self.ring.submitter().submit_with_args(wanted, &arguments)
+            }
             Wait::Forever => self.ring.submit_and_wait(1),
         };
         if self.ring.submission().cq_overflow() {
@@ -267,6 +291,15 @@ impl Ring {
                 Ok(())
             }
             Err((_, error)) => Err(error),
+        }
+    }
+
+    /// There are completions, or work of the kernel's that will make some when the ring is entered. Looks at shared memory only.
+    fn has_something(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.taskrun() || queue.cq_overflow() || !queue.is_empty() || {
+            drop(queue);
+            !self.ring.completion().is_empty()
         }
     }
 
@@ -357,26 +390,5 @@ impl Drop for Ring {
                 std::mem::forget(std::mem::replace(&mut self.buffers, spare));
             }
         }
-    }
-}
-
-/// Asks the kernel to stamp what `socket` receives.
-fn ask_for_stamps(socket: &Socket) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    let length = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or(0);
-    // SAFETY: the option's value is an int, which outlives the call, and its length is given.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const on).cast(),
-            length,
-        )
-    };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

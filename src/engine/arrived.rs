@@ -27,6 +27,19 @@ pub struct Arrived {
 }
 
 impl Arrived {
+    /// Adds another engine's; the smoothed length becomes the shorter one.
+    pub fn add(&mut self, other: &Arrived) {
+        self.events += other.events;
+        self.shared += other.shared;
+        self.reply_ticks = [self.reply_ticks, other.reply_ticks]
+            .into_iter()
+            .flatten()
+            .min();
+        self.replies += other.replies;
+        self.held_ticks += other.held_ticks;
+        self.held_longest = self.held_longest.max(other.held_longest);
+    }
+
     /// A read in mid-stream completed `events` events.
     pub(super) fn in_stream(&mut self, events: usize) {
         let events = events as u64;

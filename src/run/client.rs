@@ -2,15 +2,30 @@
 //!
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
-use crate::config::{Arrivals, DriverKind, Plan, StampKind, WorkerPlan};
-use crate::driver::{Choice, Driver, RingTally, StampSource};
+use crate::clock::Rate;
+use crate::config::{Arrivals, DriverKind, Plan, StampKind, WaitKind, WorkerPlan};
+use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, realtime};
+use crate::engine::Arrived;
 use crate::report::ClientReport;
 
 use super::cores::Cores;
 use super::{Run, RunError};
 
-/// The driver that the plan asks for and the kernel allows, and whose stamps it takes.
-pub(super) fn driver(plan: &WorkerPlan) -> Result<(Driver, StampSource), RunError> {
+/// How workers reach the kernel in a run.
+#[derive(Clone)]
+pub(super) struct Reach {
+    /// The driver that the plan asks for and the kernel allows.
+    pub(super) driver: Driver,
+    /// Whose stamps it takes.
+    pub(super) stamps: StampSource,
+    /// How it waits.
+    pub(super) waiting: Waiting,
+    /// Workers have real-time priority, for which all is prepared.
+    pub(super) realtime: bool,
+}
+
+/// How the plan's workers reach the kernel.
+pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
     let choice = match plan.driver {
         DriverKind::Auto => Choice::Auto,
         DriverKind::Ring => Choice::Ring,
@@ -22,7 +37,27 @@ pub(super) fn driver(plan: &WorkerPlan) -> Result<(Driver, StampSource), RunErro
         (Some(StampKind::User), _) | (None, false) => StampSource::User,
         (Some(StampKind::Kernel) | None, true) => StampSource::Kernel,
     };
-    Ok((driver, stamps))
+    let waiting = Waiting {
+        mode: match plan.wait.mode {
+            WaitKind::Sleep => WaitMode::Sleep,
+            WaitKind::Hybrid => WaitMode::Hybrid,
+            WaitKind::Spin => WaitMode::Spin,
+        },
+        spin: plan.wait.spin,
+        window: plan.wait.window.map_or(Window::Auto, Window::Fixed),
+    };
+    if !driver.can_wait(waiting.mode) {
+        return Err(RunError::Spin(driver.reason()));
+    }
+    if plan.wait.realtime {
+        realtime::prepare()?;
+    }
+    Ok(Reach {
+        driver,
+        stamps,
+        waiting,
+        realtime: plan.wait.realtime,
+    })
 }
 
 /// What the client did, for the report.
@@ -49,20 +84,24 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
         .phases
         .iter()
         .any(|p| p.stop.requests.or(p.stop.sessions).is_some());
-    let (timer, timer_grain_ns) = run.driver.timer();
+    let reach = &run.reach;
+    let (timer, timer_grain_ns) = reach.driver.timer();
     let mut facts = vec![
         ("Timer", timer.to_owned()),
-        ("Stamps", stamps(run.stamps).to_owned()),
+        ("Waiting", waiting(reach)),
+        ("Stamps", stamps(reach.stamps).to_owned()),
         ("Connections opened", counts.connects.to_string()),
         (
             "Requests sent again on a new connection",
             counts.resent.to_string(),
         ),
     ];
+    let rate = run.rate;
+    facts.extend(windows(&run.workers.tally, &run.workers.arrived, rate));
     facts.extend(ring_facts(&run.workers.tally));
     ClientReport {
-        driver: run.driver.name(),
-        driver_reason: run.driver.reason(),
+        driver: reach.driver.name(),
+        driver_reason: reach.driver.reason(),
         workers: cores.workers.len(),
         cpus: cores.workers.iter().flatten().copied().collect(),
         timer_grain_ns,
@@ -89,6 +128,47 @@ fn stamps(source: StampSource) -> &'static str {
     }
 }
 
+fn waiting(reach: &Reach) -> String {
+    let priority = if reach.realtime {
+        ", with real-time priority (SCHED_FIFO) and locked memory"
+    } else {
+        ""
+    };
+    let spin = reach.waiting.spin.0 / 1_000;
+    match reach.waiting.mode {
+        WaitMode::Sleep => format!("asleep{priority}"),
+        WaitMode::Hybrid => format!("asleep, spinning {spin} us before a send{priority}"),
+        WaitMode::Spin => format!("spinning{priority}"),
+    }
+}
+
+/// What receive windows did, and what they added to the client's own time.
+fn windows(tally: &RingTally, arrived: &Arrived, rate: Rate) -> Vec<(&'static str, String)> {
+    if tally.windows == 0 {
+        return Vec::new();
+    }
+    let micros = |ticks| rate.nanos(ticks).0 as f64 / 1e3;
+    let mean = arrived.held_ticks / arrived.replies.max(1);
+    vec![
+        (
+            "Receive windows",
+            format!(
+                "{}, up to {} us",
+                tally.windows,
+                tally.window_ns.div_ceil(1_000)
+            ),
+        ),
+        (
+            "Ends of replies read late",
+            format!(
+                "mean {:.0} us, at most {:.0} us: so much later the next request of a closed loop starts",
+                micros(mean),
+                micros(arrived.held_longest)
+            ),
+        ),
+    ]
+}
+
 /// What happened on the rings; nothing is said of what did not.
 fn ring_facts(tally: &RingTally) -> Vec<(&'static str, String)> {
     let facts = [
@@ -98,6 +178,7 @@ fn ring_facts(tally: &RingTally) -> Vec<(&'static str, String)> {
         ("Completion queue overflows", tally.overflows),
         ("Completions of nobody's operation", tally.stale),
         ("Steps of the wall clock", tally.steps),
+        ("Sockets without SO_BUSY_POLL (refused)", tally.unpolled),
     ];
     facts
         .into_iter()

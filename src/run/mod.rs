@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::{Anchor, Calibration, Clock};
+use crate::clock::{Anchor, Calibration, Clock, Rate};
 use crate::config::{LogLevel, MockPlan, Plan};
-use crate::driver::{Driver, StampSource};
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
 
@@ -65,6 +64,14 @@ pub enum RunError {
     /// TLS could not be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
+    /// The workers cannot spin.
+    #[error(
+        "--wait-mode spin needs the ring, and this machine gives the portable driver ({0}); use --wait-mode hybrid"
+    )]
+    Spin(String),
+    /// Real-time priority is not permitted.
+    #[error(transparent)]
+    Realtime(#[from] crate::driver::realtime::Refused),
     /// A core was named that this process may not use.
     #[error("--cpus {asked}: this process may use only {allowed}")]
     Cores {
@@ -80,7 +87,9 @@ pub enum RunError {
     #[error("--driver ring: {0}; or use --driver portable")]
     Ring(String),
     /// The kernel's stamps were asked for and cannot be had.
-    #[error("--timestamp-source kernel needs the ring: {0}; use --timestamp-source user")]
+    #[error(
+        "--timestamp-source kernel: only Linux stamps what TCP receives ({0}); use --timestamp-source user"
+    )]
     Stamps(String),
     /// The readiness probe gave up.
     #[error("--wait-for-model-timeout: {0}")]
@@ -163,8 +172,8 @@ struct Run {
     recorded: Recorded,
     workers: workers::Ended,
     calibration: Calibration,
-    driver: Driver,
-    stamps: StampSource,
+    reach: client::Reach,
+    rate: Rate,
     overflowed: u64,
     interrupted: bool,
     /// What became of a worker that did not do its work.
@@ -211,7 +220,7 @@ fn conduct(
         Arc::clone(&prepared.tokenizer),
     );
     // Before the recorder, which empties an earlier run's files: a refused driver must cost nobody their records.
-    let (driver, stamps) = client::driver(&plan.workers)?;
+    let reach = client::reach(&plan.workers)?;
     let recorder = Recorder::new(RecorderParts {
         plan: Arc::clone(plan),
         bodies: Arc::clone(&material.bodies),
@@ -227,12 +236,12 @@ fn conduct(
         LogLevel::Info,
         &format!(
             "driver: {} ({}); workers on cores {:?}",
-            driver.name(),
-            driver.reason(),
+            reach.driver.name(),
+            reach.driver.reason(),
             cores.workers
         ),
     );
-    let workers = workers::start(prepared, cores, &clock, (&driver, stamps), &gate, ends)?;
+    let workers = workers::start(prepared, cores, &clock, &reach, &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, &workers);
     let (workers, failure) = workers.join();
@@ -245,8 +254,8 @@ fn conduct(
         recorded,
         workers,
         calibration,
-        driver,
-        stamps,
+        reach,
+        rate: clock.rate(),
         overflowed,
         interrupted,
         failure,

@@ -8,11 +8,12 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 
 use crate::clock::Clock;
-use crate::driver::{Driver, RingTally, StampSource};
-use crate::engine::{Counts, Engine, Stop};
+use crate::driver::{RingTally, realtime};
+use crate::engine::{Arrived, Counts, Engine, Stop};
 use crate::schedule::Shard;
 
 use super::RunError;
+use super::client::Reach;
 use super::cores::Cores;
 use super::gate::{Gate, WorkerGate};
 use super::prepare::Prepared;
@@ -29,6 +30,8 @@ pub(super) struct Workers {
 pub(super) struct Ended {
     /// Where the engines stand.
     pub(super) counts: Counts,
+    /// What the engines have received.
+    pub(super) arrived: Arrived,
     /// What the rings went through.
     pub(super) tally: RingTally,
     /// Why workers had to do without a ring.
@@ -40,7 +43,7 @@ pub(super) fn start(
     prepared: &Prepared,
     cores: &Cores,
     clock: &Clock,
-    driver: (&Driver, StampSource),
+    reach: &Reach,
     gate: &Arc<Gate>,
     ends: Vec<WorkerEnd>,
 ) -> Result<Workers, RunError> {
@@ -51,10 +54,13 @@ pub(super) fn start(
         let material = Arc::clone(&prepared.material);
         let gate = Arc::clone(gate);
         let clock = clock.clone();
-        let (driver, stamps) = (driver.0.clone(), driver.1);
+        let reach = reach.clone();
         let work = move || {
             if let Some(id) = core {
                 core_affinity::set_for_current(CoreId { id });
+            }
+            if reach.realtime {
+                realtime::claim()?;
             }
             let workload = Box::new(CorpusWorkload::new(&material));
             let control = Arc::new(WorkerGate::new(&gate, index));
@@ -66,10 +72,13 @@ pub(super) fn start(
                 control,
                 Shard { index, count },
             );
-            let ended = driver.run(engine, &clock, stamps);
+            let ended = reach
+                .driver
+                .run(engine, &clock, reach.stamps, reach.waiting);
             alarm.silence(ended.is_ok());
             ended.map(|ended| Ended {
                 counts: *ended.engine.counts(),
+                arrived: *ended.engine.arrived(),
                 tally: ended.tally,
                 stepped_down: ended.stepped_down.into_iter().collect(),
             })
@@ -125,6 +134,7 @@ impl Workers {
             match thread.join() {
                 Ok(Ok(ended)) => {
                     sum.counts.add(&ended.counts);
+                    sum.arrived.add(&ended.arrived);
                     sum.tally.add(&ended.tally);
                     sum.stepped_down.extend(ended.stepped_down);
                 }

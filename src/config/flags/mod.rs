@@ -41,6 +41,8 @@ pub enum Kind {
     Path,
     /// A whole number, both ends included.
     Integer(u64, u64),
+    /// `auto`, or a whole number up to this.
+    AutoOr(u64),
     /// A number of at least this much; `inf` is a number.
     AtLeast(f64),
     /// A number greater than this.
@@ -77,6 +79,7 @@ impl Kind {
             Kind::Text | Kind::List => "TEXT",
             Kind::Path => "PATH",
             Kind::Integer(..) => "N",
+            Kind::AutoOr(_) => "auto|N",
             Kind::AtLeast(_) | Kind::Above(_) | Kind::Between(..) => "NUMBER",
             Kind::Choice(_) => "CHOICE",
             Kind::Pairs => "NAME:VALUE",

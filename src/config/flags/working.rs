@@ -178,6 +178,10 @@ pub const WORKING: &[Flag] = working_table! {
         ["--cpus"] Cores, "", "Cores for the workers, such as 0,2-3.";
         ["--driver"] Choice(&["auto", "ring", "portable"]), "auto", "How workers reach the kernel: a ring of their own (Linux), the portable driver, or the ring where the kernel allows it.";
         ["--timestamp-source"] Choice(&["user", "kernel", "nic"]), "kernel where there is one", "Which stamp says when bytes arrived: the kernel's on receipt, or the worker's on reading.";
+        ["--wait-mode"] Choice(&["sleep", "hybrid", "spin"]), "hybrid", "How workers wait: asleep, asleep but spinning shortly before a send is due, or spinning all the time.";
+        ["--spin-us"] Between(0.0, 1_000_000.0), "100", "Microseconds that a hybrid worker spins before a send.";
+        ["--reap-window-us"] AutoOr(1_000_000), "auto", "Microseconds for which arrivals may be left in the kernel, which has stamped them, so that one wake-up takes many; 0 reads at once.";
+        ["--realtime"] Switch, "", "Give workers real-time priority (SCHED_FIFO) and lock the memory.";
         ["--no-server-metrics"] Switch, "", "Do not scrape the server's metrics; they are never scraped.";
         ["--no-gpu-telemetry"] Switch, "", "Do not read GPU telemetry; it is never read.";
     }

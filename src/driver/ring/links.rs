@@ -6,6 +6,7 @@
 use socket2::Socket;
 
 use crate::clock::Tick;
+use crate::driver::window::Gaps;
 use crate::driver::{ConnId, Sent};
 
 /// Where a socket stands.
@@ -28,6 +29,8 @@ pub(super) struct Link {
     pub(super) operations: u32,
     /// The send under way: how it goes, and how much is done.
     pub(super) sending: Option<(Sent, usize)>,
+    /// Between its reads.
+    pub(super) gaps: Gaps,
 }
 
 /// All sockets of one worker.
@@ -48,6 +51,7 @@ impl Links {
             state: State::Connecting(started),
             operations: 0,
             sending: None,
+            gaps: Gaps::default(),
         };
         let place = match self.free.pop() {
             Some(place) => {

@@ -2,14 +2,10 @@
 //!
 //! In: the filled part of a buffer. Out: the bytes, and the kernel's receive stamp. Never: an unchecked length.
 
-/// Room for control data in front of the bytes: one receive stamp takes 32.
-pub(super) const CONTROL_BYTES: usize = 64;
+use crate::driver::stamping::{stamp, word};
 
 /// `struct io_uring_recvmsg_out`: lengths of name, control data and payload, and flags, 32 bits each.
 const HEADER_BYTES: usize = 16;
-
-/// `struct cmsghdr` on 64-bit Linux: length (with this header), level, type.
-const CONTROL_HEADER_BYTES: usize = 16;
 
 /// One receive.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,36 +32,10 @@ impl Message<'_> {
     }
 }
 
-/// Looks for the receive stamp among the control messages.
-fn stamp(mut control: &[u8]) -> Option<u64> {
-    while control.len() >= CONTROL_HEADER_BYTES {
-        let length = usize::try_from(long(control, 0)?).ok()?;
-        let message = control.get(CONTROL_HEADER_BYTES..length)?;
-        let level = word(control, 8)?.cast_signed();
-        let kind = word(control, 12)?.cast_signed();
-        if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
-            let seconds = u64::try_from(long(message, 0)?).ok()?;
-            let nanos = u64::try_from(long(message, 8)?).ok()?;
-            return seconds.checked_mul(1_000_000_000)?.checked_add(nanos);
-        }
-        control = control.get(length.next_multiple_of(size_of::<usize>())..)?;
-    }
-    None
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let word = bytes.get(at..at + 4)?.try_into().ok()?;
-    Some(u32::from_ne_bytes(word))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<i64> {
-    let long = bytes.get(at..at + 8)?.try_into().ok()?;
-    Some(i64::from_ne_bytes(long))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::stamping::CONTROL_BYTES;
     use proptest::prelude::*;
 
     fn control(kind: i32, seconds: i64, nanos: i64) -> Vec<u8> {

@@ -6,40 +6,37 @@
 //! A connect or a send enters the kernel at once, so that its stamp lies right before the bytes and not before a whole batch of
 //! them; receives are armed and ended with the next entry, whatever it is for.
 
-use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::{Clock, KernelClock, Tick};
-use crate::driver::{CloseReason, ConnId, Op, RingTally, Sent, Stamp, reason_of};
+use crate::driver::waiting::{WaitMode, Waiting};
+use crate::driver::window::Windows;
+use crate::driver::{CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, reason_of, stamping};
 use crate::engine::Engine;
 
 use super::links::{Links, State};
 use super::operations::{Kind, Memory};
-use super::{Completion, Ring, Wait, ask_for_stamps};
+use super::{Completion, Mode, Ring, Wait};
+
+/// Spinning workers let the network card's queue be polled this long for each look at a socket.
+const BUSY_POLL_MICROS: u32 = 50;
 
 /// After the engine has finished, sockets have this many waits of 10 ms to close.
 const LAST_WAITS: u32 = 100;
 
-/// Place of a link that is none of the engine's.
-const NOBODY: u32 = u32::MAX;
-
-/// A byte is sent this often to see whether the kernel stamps yet.
-const STAMPING_TRIES: u32 = 100;
-
-/// Between two of those bytes.
-const STAMPING_STEP: Duration = Duration::from_millis(2);
-
 /// Runs `engine` to its end on this thread, which must be the one that opened `ring`. With `stamps` (as the ring was opened), reads
 /// carry the kernel's.
 pub fn run(
-    mut ring: Ring,
+    ring: Ring,
     engine: Engine,
     clock: &Clock,
     stamps: bool,
+    waiting: Waiting,
 ) -> io::Result<(Engine, RingTally)> {
     // By default the kernel may be 50 us late with a time-out, to save wake-ups.
     if let Some(least) = NonZeroU64::new(1) {
@@ -47,7 +44,9 @@ pub fn run(
         let _ = rustix::thread::set_current_timer_slack(Some(least));
     }
     // Without it the run goes on; reads without a stamp are counted.
-    let stamping = stamps.then(|| begin_stamping(&mut ring, clock).ok());
+    let stamping = stamps.then(|| stamping::begin().ok());
+    // Without the kernel's stamps, and where each read wakes the thread anyway, reads are taken at once.
+    let windowed = stamps && ring.layout().mode == Mode::Deferred;
     let mut pump = Pump {
         links: Links::default(),
         clock: clock.clone(),
@@ -58,67 +57,30 @@ pub fn run(
         failed: Vec::new(),
         rearm: Vec::new(),
         tally: RingTally::default(),
+        waiting,
+        windows: windowed.then(|| Windows::new(clock.rate(), waiting.window, clock.now())),
         engine,
         ring,
     };
     pump.turns()?;
     pump.close_all()?;
     pump.tally.overflows = pump.ring.overflows();
+    if let Some(windows) = &pump.windows {
+        pump.tally.windows = windows.count();
+        pump.tally.window_ns = windows.longest().0;
+    }
     pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
     Ok((pump.engine, pump.tally))
 }
 
-/// Makes the kernel stamp, and returns when it does, or after [`STAMPING_TRIES`]. It begins some milliseconds after the first socket
-/// has asked for it, and stops when the last such socket is gone; so one is kept.
-fn begin_stamping(ring: &mut Ring, clock: &Clock) -> io::Result<Socket> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let theirs = TcpStream::connect(listener.local_addr()?)?;
-    let ours = Socket::from(listener.accept()?.0);
-    ask_for_stamps(&ours)?;
-    ring.receive(NOBODY, &ours)?;
-    let mut stamped = false;
-    for _ in 0..STAMPING_TRIES {
-        (&theirs).write_all(b"?")?;
-        stamped |= take_stamp(ring, clock)?;
-        if stamped || ring.busy() == 0 {
-            break;
-        }
-        take_stamp(ring, clock)?;
-    }
-    // The receive ends with the peer's end.
-    drop(theirs);
-    for _ in 0..STAMPING_TRIES {
-        if ring.busy() == 0 {
-            break;
-        }
-        take_stamp(ring, clock)?;
-    }
-    Ok(ours)
-}
-
-/// Waits for a read, and says whether one carried a stamp.
-fn take_stamp(ring: &mut Ring, clock: &Clock) -> io::Result<bool> {
-    let mut done = Vec::new();
-    ring.enter(Wait::For(STAMPING_STEP))?;
-    ring.reap(clock, &mut done);
-    let mut stamped = false;
-    for completion in done {
-        if let Some(id) = completion.buffer.filter(|&id| ring.claim(id)) {
-            let message = ring.message(id, completion.result);
-            stamped |= message.is_some_and(|message| message.wall_ns.is_some());
-            ring.give_back(id);
-        }
-        drop(ring.operation(&completion));
-    }
-    ring.publish();
-    Ok(stamped)
-}
-
-struct Pump {
-    ring: Ring,
+pub(super) struct Pump {
+    pub(super) ring: Ring,
     links: Links,
-    engine: Engine,
-    clock: Clock,
+    pub(super) engine: Engine,
+    pub(super) clock: Clock,
+    pub(super) waiting: Waiting,
+    /// How long reads may be left; `None` where that does harm.
+    pub(super) windows: Option<Windows>,
     kernel: Option<KernelClock>,
     /// Held, never used.
     #[expect(dead_code, reason = "it is there to stay open")]
@@ -135,41 +97,44 @@ struct Pump {
 
 impl Pump {
     fn turns(&mut self) -> io::Result<()> {
-        while let Some(until) = self.carry_out()? {
-            self.wait(until)?;
+        while let Some(pause) = self.carry_out()? {
+            self.wait(pause)?;
             self.deliver()?;
         }
         Ok(())
     }
 
-    /// Does what the engine wants; `None` when it has finished, else when it wants to be asked again.
-    fn carry_out(&mut self) -> io::Result<Option<Tick>> {
+    /// Does what the engine wants; `None` when it has finished, else what it waits for.
+    fn carry_out(&mut self) -> io::Result<Option<Pause>> {
         loop {
             match self.engine.next(self.clock.now()) {
                 Op::Connect { conn, address } => self.connect(conn, address)?,
                 Op::Send { conn, bytes } => self.send(conn, bytes)?,
                 Op::Close { conn } => self.close(conn)?,
-                Op::Wait { until, .. } => return Ok(Some(until)),
+                Op::Wait {
+                    until,
+                    send_due,
+                    sending,
+                } => {
+                    let pause = Pause {
+                        until,
+                        send_due,
+                        sending,
+                    };
+                    return Ok(Some(pause));
+                }
                 Op::Finished => return Ok(None),
             }
         }
     }
 
-    fn wait(&mut self, until: Tick) -> io::Result<()> {
-        let now = self.clock.now();
-        let wait = if until <= now || !self.ready.is_empty() || !self.failed.is_empty() {
-            Wait::No
-        } else if until == Tick::NEVER {
-            Wait::Forever
-        } else {
-            let left = self.clock.rate().nanos(until.since(now));
-            Wait::For(Duration::from_nanos(left.0))
-        };
-        self.enter(wait)
+    /// There is something to hand to the engine.
+    pub(super) fn has_news(&self) -> bool {
+        !self.ready.is_empty() || !self.failed.is_empty()
     }
 
     /// Enters, then stamps what has completed.
-    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+    pub(super) fn enter(&mut self, wait: Wait) -> io::Result<()> {
         self.ring.enter(wait)?;
         self.ring.reap(&self.clock, &mut self.ready);
         if self.ring.lost() > 0 {
@@ -198,12 +163,16 @@ impl Pump {
         self.enter(Wait::No)
     }
 
-    fn new_socket(&self, address: SocketAddr) -> io::Result<Socket> {
+    fn new_socket(&mut self, address: SocketAddr) -> io::Result<Socket> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
         if self.kernel.is_some() {
-            ask_for_stamps(&socket)?;
+            stamping::ask(&socket)?;
+        }
+        if self.waiting.mode == WaitMode::Spin {
+            let refused = socket.set_busy_poll(BUSY_POLL_MICROS).is_err();
+            self.tally.unpolled += u64::from(refused);
         }
         Ok(socket)
     }
@@ -224,6 +193,7 @@ impl Pump {
             return Ok(());
         };
         link.sending = Some((sent, 0));
+        link.gaps.request();
         link.operations += 1;
         self.ring.send(place, &link.socket, bytes, 0)?;
         self.enter(Wait::No)
@@ -328,6 +298,9 @@ impl Pump {
                 self.tally.reads += 1;
                 self.tally.unstamped += u64::from(self.kernel.is_some() && kernel == Tick::NEVER);
                 let stamp = Stamp { tick, kernel };
+                if let Some(windows) = &mut self.windows {
+                    windows.read(&mut link.gaps, stamp.arrival());
+                }
                 self.engine.on_received(conn, message.bytes, stamp);
                 if !completion.more {
                     self.rearm.push(place);
