@@ -18,6 +18,7 @@ use crate::wire::{Fault, Limits};
 mod conn;
 mod deadline;
 mod flight;
+mod health;
 mod phase;
 mod request;
 mod tls;
@@ -25,6 +26,7 @@ mod tls;
 use conn::{State, Table};
 use deadline::Deadlines;
 use flight::{Flight, Progress};
+pub use health::LoopHealth;
 use phase::Phases;
 
 /// After `[DONE]` the peer has this long to end the body; then the request ends as it stands and the connection is closed.
@@ -189,6 +191,7 @@ pub struct Engine {
     plain: Vec<u8>,
     uuids: request::Uuids,
     counts: Counts,
+    health: LoopHealth,
     serial: u64,
     finished: bool,
 }
@@ -223,6 +226,7 @@ impl Engine {
             plain: Vec::new(),
             uuids,
             counts: Counts::default(),
+            health: LoopHealth::new(),
             serial: 0,
             finished: false,
         }
@@ -230,19 +234,24 @@ impl Engine {
 
     /// What to do next. `now` may not go backwards.
     pub fn next(&mut self, now: Tick) -> Op {
+        self.health.awake(now);
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
         let until = self.turn(now);
-        match self.ops.pop_front() {
-            Some(op) => op,
-            None if self.finished => Op::Finished,
-            None => Op::Wait { until },
+        if let Some(op) = self.ops.pop_front() {
+            return op;
         }
+        self.health.asleep(now, until);
+        if self.finished {
+            return Op::Finished;
+        }
+        Op::Wait { until }
     }
 
     /// `conn` is open. `started` was taken before its set-up began, `done` when it had completed.
     pub fn on_connected(&mut self, conn: ConnId, local_port: u16, started: Tick, done: Tick) {
+        self.health.awake(done);
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -277,6 +286,7 @@ impl Engine {
     /// The buffer of a [`Op::Send`] comes back, whole or with an error. An error alone ends nothing: the peer may have answered
     /// before it stopped reading, and the read side will tell.
     pub fn on_sent(&mut self, conn: ConnId, bytes: Vec<u8>, sent: Sent) {
+        self.health.awake(sent.last);
         self.recycle(bytes);
         let Some(c) = self.table.current(conn) else {
             return;
@@ -285,6 +295,7 @@ impl Engine {
         c.sending = false;
         if with_request && let Some(flight) = &mut c.flight {
             flight.request_sent(&sent);
+            self.health.sent(&sent);
         }
         if !c.outbox.is_empty() {
             self.start_send(conn);
@@ -293,6 +304,7 @@ impl Engine {
 
     /// `data` was read from `conn`.
     pub fn on_received(&mut self, conn: ConnId, data: &[u8], stamp: Stamp) {
+        self.health.received(stamp);
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -324,6 +336,7 @@ impl Engine {
 
     /// `conn` ended, or could not be opened.
     pub fn on_closed(&mut self, conn: ConnId, reason: CloseReason, tick: Tick) {
+        self.health.awake(tick);
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -436,6 +449,7 @@ impl Engine {
         };
         flight.exchange.outcome = outcome;
         flight.exchange.ticks.end = tick;
+        self.health.events += flight.exchange.events.len() as u64;
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
         self.settle(conn, keep, flight.session.as_mut());
