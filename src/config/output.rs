@@ -132,5 +132,6 @@ pub(super) fn workers(settings: &Settings, problems: &mut Problems) -> WorkerPla
         cpus: settings.cores("--cpus").to_vec(),
         driver,
         stamps,
+        require_trusted: settings.given("--require-trusted"),
     }
 }

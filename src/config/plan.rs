@@ -438,6 +438,8 @@ pub struct WorkerPlan {
     pub driver: DriverKind,
     /// `--timestamp-source`; `None`: the kernel's stamps where the driver has them.
     pub stamps: Option<StampKind>,
+    /// `--require-trusted`: the exit code says whether the client's health was judged trusted.
+    pub require_trusted: bool,
 }
 
 /// `tokenring mock-server`.

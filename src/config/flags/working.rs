@@ -178,6 +178,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--cpus"] Cores, "", "Cores for the workers, such as 0,2-3.";
         ["--driver"] Choice(&["auto", "ring", "portable"]), "auto", "How workers reach the kernel: a ring of their own (Linux), the portable driver, or the ring where the kernel allows it.";
         ["--timestamp-source"] Choice(&["user", "kernel", "nic"]), "kernel where there is one", "Which stamp says when bytes arrived: the kernel's on receipt, or the worker's on reading.";
+        ["--require-trusted"] Switch, "", "Exit with 3 unless the client's own health is judged trusted.";
         ["--no-server-metrics"] Switch, "", "Do not scrape the server's metrics; they are never scraped.";
         ["--no-gpu-telemetry"] Switch, "", "Do not read GPU telemetry; it is never read.";
     }
