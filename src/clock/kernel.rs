@@ -282,13 +282,12 @@ mod tests {
 
     #[test]
     fn the_error_is_the_slew_and_half_a_bracket() {
-        // (slew, width of the later bracket in ticks, how long after the first in ms, error in ns)
+        // (slew, later bracket's width in ticks, ms after the first, error in ns). A map is used for 50 ms, whoever looks.
         for (slew, width, after, expected) in [
             (0.0, 240, 50, 50),
             (0.0, 4_800, 50, 1_000),
             (5e-4, 240, 50, 25_050),
             (-5e-4, 240, 25, 12_550),
-            // A map is used for 50 ms, however long nobody looks.
             (5e-4, 240, 5_000, 25_050),
         ] {
             let machine = Machine {
