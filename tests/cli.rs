@@ -321,8 +321,9 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
-    // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us and --realtime.
-    assert_eq!(flags::profile().count(), 271);
+    // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime and
+    // --require-trusted.
+    assert_eq!(flags::profile().count(), 272);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();

@@ -93,6 +93,19 @@ impl WallMap {
         let allowed = STEP_LEAST.0 as f64 + SLEW_PARTS * elapsed.0 as f64;
         self.rate.nanos(off).0 as f64 <= allowed
     }
+
+    /// How far off a stamp can be that this map is used for, as `bracket`, a later reading, shows: what the wall clock gained or
+    /// lost in the time that a map is used, and half of the wider bracket.
+    #[must_use]
+    pub fn error(&self, bracket: &WallBracket) -> Nanos {
+        let (expected, seen) = (self.tick(bracket.wall_ns), bracket.middle());
+        let off = expected.since(seen).max(seen.since(expected));
+        let elapsed = seen.since(self.anchor.middle()).max(1);
+        let used = (self.rate.ticks(FIT_EVERY) as f64 / elapsed as f64).min(1.0);
+        let half = self.anchor.width().max(bracket.width()) / 2;
+        let off = self.rate.nanos(off).0 as f64 * used;
+        Nanos::from_seconds(off / 1e9) + self.rate.nanos(half)
+    }
 }
 
 /// Maps receive stamps on this machine's clocks.
@@ -102,6 +115,7 @@ pub struct KernelClock {
     map: WallMap,
     next_fit: Tick,
     steps: u64,
+    error: Nanos,
 }
 
 impl KernelClock {
@@ -114,6 +128,7 @@ impl KernelClock {
             next_fit: next_fit(clock, anchor),
             clock: clock.clone(),
             steps: 0,
+            error: clock.rate().nanos(anchor.width() / 2),
         }
     }
 
@@ -129,6 +144,9 @@ impl KernelClock {
         let steady = self.map.agrees(&bracket);
         if !steady {
             self.steps += 1;
+        }
+        if due && steady {
+            self.error = self.error.max(self.map.error(&bracket));
         }
         if due || !steady {
             let anchor = if due { bracket } else { tightest(&self.clock) };
@@ -148,6 +166,12 @@ impl KernelClock {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// Largest error of a mapped stamp, as far as the fits showed; see [`WallMap::error`].
+    #[must_use]
+    pub fn error(&self) -> Nanos {
+        self.error
     }
 }
 
@@ -253,6 +277,27 @@ mod tests {
             assert!(map.agrees(&machine.bracket(90 * MS, 100)));
             let mapped = map.tick(machine.wall(90 * MS)).0;
             assert!(mapped.abs_diff(90 * MS) < MS / 50, "{mapped}");
+        }
+    }
+
+    #[test]
+    fn the_error_is_the_slew_and_half_a_bracket() {
+        // (slew, later bracket's width in ticks, ms after the first, error in ns). A map is used for 50 ms, whoever looks.
+        for (slew, width, after, expected) in [
+            (0.0, 240, 50, 50),
+            (0.0, 4_800, 50, 1_000),
+            (5e-4, 240, 50, 25_050),
+            (-5e-4, 240, 25, 12_550),
+            (5e-4, 240, 5_000, 25_050),
+        ] {
+            let machine = Machine {
+                slew,
+                step_at: u64::MAX,
+                step_ns: 0,
+            };
+            let map = WallMap::new(Machine::rate(), machine.bracket(0, 240));
+            let error = map.error(&machine.bracket(after * MS, width)).0;
+            assert!(error.abs_diff(expected) < 60, "{slew} {after}: {error}");
         }
     }
 

@@ -138,6 +138,7 @@ pub(super) fn workers(settings: &Settings, problems: &mut Problems) -> WorkerPla
         driver,
         stamps,
         wait,
+        require_trusted: settings.given("--require-trusted"),
     }
 }
 

@@ -440,6 +440,8 @@ pub struct WorkerPlan {
     pub stamps: Option<StampKind>,
     /// How they wait.
     pub wait: WaitPlan,
+    /// `--require-trusted`: the exit code says whether the client's health was judged trusted.
+    pub require_trusted: bool,
 }
 
 /// `tokenring mock-server`.

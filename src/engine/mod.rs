@@ -18,6 +18,7 @@ mod border;
 mod conn;
 mod deadline;
 mod flight;
+mod health;
 mod phase;
 mod request;
 mod tls;
@@ -27,6 +28,7 @@ pub use border::{Control, Counts, Setup, Sink, Stop, Target, TlsTarget, Workload
 use conn::{State, Table};
 use deadline::Deadlines;
 use flight::{Flight, Progress};
+pub use health::LoopHealth;
 use phase::Phases;
 
 /// After `[DONE]` the peer has this long to end the body; then the request ends as it stands and the connection is closed.
@@ -62,6 +64,7 @@ pub struct Engine {
     arrived: Arrived,
     /// Requests under way that the driver has not yet sent whole.
     unsent: usize,
+    health: LoopHealth,
     serial: u64,
     finished: bool,
 }
@@ -98,6 +101,7 @@ impl Engine {
             counts: Counts::default(),
             arrived: Arrived::default(),
             unsent: 0,
+            health: LoopHealth::new(),
             serial: 0,
             finished: false,
         }
@@ -105,23 +109,28 @@ impl Engine {
 
     /// What to do next. `now` may not go backwards.
     pub fn next(&mut self, now: Tick) -> Op {
+        self.health.awake(now);
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
         let until = self.turn(now);
-        match self.ops.pop_front() {
-            Some(op) => op,
-            None if self.finished => Op::Finished,
-            None => Op::Wait {
-                until,
-                send_due: until == self.phases.next_send(),
-                sending: self.unsent > 0,
-            },
+        if let Some(op) = self.ops.pop_front() {
+            return op;
+        }
+        self.health.asleep(now, until);
+        if self.finished {
+            return Op::Finished;
+        }
+        Op::Wait {
+            until,
+            send_due: until == self.phases.next_send(),
+            sending: self.unsent > 0,
         }
     }
 
     /// `conn` is open. `started` was taken before its set-up began, `done` when it had completed.
     pub fn on_connected(&mut self, conn: ConnId, local_port: u16, started: Tick, done: Tick) {
+        self.health.awake(done);
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -156,6 +165,7 @@ impl Engine {
     /// The buffer of a [`Op::Send`] comes back, whole or with an error. An error alone ends nothing: the peer may have answered
     /// before it stopped reading, and the read side will tell.
     pub fn on_sent(&mut self, conn: ConnId, bytes: Vec<u8>, sent: Sent) {
+        self.health.awake(sent.last);
         self.recycle(bytes);
         let Some(c) = self.table.current(conn) else {
             return;
@@ -165,6 +175,7 @@ impl Engine {
         if with_request && let Some(flight) = &mut c.flight {
             flight.request_sent(&sent);
             self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
+            self.health.sent(&sent);
         }
         if !c.outbox.is_empty() {
             self.start_send(conn);
@@ -173,6 +184,7 @@ impl Engine {
 
     /// `data` was read from `conn`.
     pub fn on_received(&mut self, conn: ConnId, data: &[u8], stamp: Stamp) {
+        self.health.received(stamp);
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -204,6 +216,7 @@ impl Engine {
 
     /// `conn` ended, or could not be opened.
     pub fn on_closed(&mut self, conn: ConnId, reason: CloseReason, tick: Tick) {
+        self.health.awake(tick);
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -331,6 +344,7 @@ impl Engine {
         flight.exchange.outcome = outcome;
         flight.exchange.ticks.end = tick;
         self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
+        self.health.events += flight.exchange.events.len() as u64;
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
         self.settle(conn, keep, flight.session.as_mut());

@@ -8,6 +8,7 @@ use crate::record::ErrorDetails;
 
 mod context;
 mod gaps;
+pub mod health;
 mod notes;
 pub mod quantile;
 pub mod registry;

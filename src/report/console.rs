@@ -207,6 +207,7 @@ fn client(out: &mut String, client: &ClientReport) {
         "Client: {} content events shared a read with another, {} queue overflows",
         client.coalesced_count, client.overflow_count
     );
+    out.push_str(&client.health.lines());
     for (label, value) in &client.facts {
         let _ = writeln!(
             out,

@@ -5,6 +5,7 @@
 
 mod artifact;
 mod console;
+mod health;
 mod inputs;
 mod log;
 mod number;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 pub use artifact::ArtifactNames;
 pub use console::render as render_console;
+pub use health::HealthReport;
 pub use inputs::InputBodies;
 pub use log::Log;
 pub use outputs::OutputsWriter;
@@ -100,6 +102,8 @@ pub struct ClientReport {
     pub overflow_count: u64,
     /// Content events that came in a read with another one.
     pub coalesced_count: u64,
+    /// How its threads fared, and what that says of the numbers.
+    pub health: HealthReport,
     /// Remarks for the reader.
     pub notes: Vec<String>,
     /// More (label, value) pairs, printed as they are.

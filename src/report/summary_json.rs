@@ -94,6 +94,7 @@ pub(super) fn render_summary(
         }
     }
     put("client", client(&report.client, summary));
+    put("client_health", json!(report.client.health.json()));
     pretty(Value::Object(root))
 }
 

@@ -2,11 +2,13 @@
 //!
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
-use crate::clock::Rate;
-use crate::config::{Arrivals, DriverKind, Plan, StampKind, WaitKind, WorkerPlan};
+use crate::clock::{Nanos, Rate};
+use crate::config::{Arrivals, DriverKind, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan};
 use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, realtime};
 use crate::engine::Arrived;
-use crate::report::ClientReport;
+use crate::metric::Summary;
+use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
+use crate::report::{ClientReport, HealthReport};
 
 use super::cores::Cores;
 use super::{Run, RunError};
@@ -61,7 +63,7 @@ pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
 }
 
 /// What the client did, for the report.
-pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
+pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary) -> ClientReport {
     let counts = &run.workers.counts;
     let mut notes = cores.notes.clone();
     if run.overflowed > 0 {
@@ -111,12 +113,63 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
         sent: counts.sent,
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
+        health: health(plan, run, profiling),
         notes,
         facts: facts
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
             .collect(),
     }
+}
+
+/// What was measured of the client, judged.
+fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
+    let tally = &run.workers.tally;
+    let health = Health {
+        workers: run
+            .workers
+            .health
+            .iter()
+            .map(|(_, worker)| *worker)
+            .collect(),
+        machine: run.machine.clone(),
+        ring: RingFacts {
+            reads: tally.reads,
+            unstamped: tally.unstamped,
+            exhausted: tally.exhausted,
+            overflows: tally.overflows,
+            steps: tally.steps,
+        },
+        // A worker that lost its ring stamps by itself.
+        kernel_stamps: run.reach.stamps == StampSource::Kernel
+            && run.workers.stepped_down.is_empty(),
+        window: Nanos(tally.window_ns),
+        spins: run.reach.waiting.mode == WaitMode::Spin,
+        timer_grain: Nanos(run.reach.driver.timer().1),
+        clock_error: run.calibration.error(),
+        mapping_error: run.mapping_error,
+        content_events: run.recorded.content_events,
+        shared_events: run.recorded.coalesced,
+        schedule_lag: schedule_lag(plan, profiling),
+    };
+    HealthReport {
+        verdict: judge(&health),
+        health,
+    }
+}
+
+/// How late requests were sent. In a closed loop, and with a cap, the wait for a slot is in it.
+fn schedule_lag(plan: &Plan, profiling: &Summary) -> Option<ScheduleLag> {
+    let stats = profiling.row("credit_to_start_latency")?.stats;
+    let phase = plan.phases.iter().find(|p| p.kind == PhaseKind::Profiling);
+    let by_rate =
+        phase.is_some_and(|p| p.arrivals != Arrivals::ClosedLoop && p.concurrency.is_none());
+    Some(ScheduleLag {
+        p50_ms: stats.p50?,
+        p99_ms: stats.p99?,
+        max_ms: stats.max?,
+        is_ours: by_rate,
+    })
 }
 
 fn stamps(source: StampSource) -> &'static str {

@@ -88,6 +88,11 @@ impl Cores {
         })
     }
 
+    /// The recorder's core; `None` where it has none of its own.
+    pub(super) fn recorder(&self) -> Option<usize> {
+        self.recorder
+    }
+
     /// Starts the recorder on a core of its own, or at the lowest priority where it must share one.
     pub(super) fn spawn_recorder(
         &self,

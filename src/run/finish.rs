@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::config::{LogLevel, PhaseKind, Plan};
+use crate::metric::health::Level;
 use crate::metric::{Accumulator, Summary};
 use crate::report::{self, InputBodies, Log, PhaseReport, RunReport};
 
@@ -48,6 +49,7 @@ pub(super) fn finish(
         () if report.profiling.success_count == 0 => Ending::NothingSucceeded,
         () if report.was_cancelled => Ending::Partial,
         () if run.recorded.write_error.is_some() => Ending::FilesIncomplete,
+        () if is_distrusted(&report) => Ending::NotTrusted,
         () => Ending::Complete,
     })
 }
@@ -61,7 +63,7 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         summaries.get(index).cloned()
     };
     let profiling = of_kind(PhaseKind::Profiling).unwrap_or_default();
-    let mut client = client::report(plan, cores, run);
+    let mut client = client::report(plan, cores, run, &profiling);
     client.sent = ended(&profiling);
     let recorded: u64 = summaries.iter().map(ended).sum();
     if recorded != run.workers.counts.sent && run.failure.is_none() {
@@ -81,6 +83,11 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         incomplete_reason: reason,
         client,
     }
+}
+
+/// `--require-trusted` was given, and the client is not.
+fn is_distrusted(report: &RunReport) -> bool {
+    report.plan.workers.require_trusted && report.client.health.verdict.level != Level::Trusted
 }
 
 /// A phase was cut if the run was, and it was the last that sent anything, or would have followed.

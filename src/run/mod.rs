@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::{Anchor, Calibration, Clock, Rate};
+use crate::clock::{Anchor, Calibration, Clock, Nanos, Rate};
 use crate::config::{LogLevel, MockPlan, Plan};
+use crate::metric::health::MachineFacts;
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
 
@@ -15,18 +16,22 @@ mod client;
 mod cores;
 mod finish;
 mod gate;
+mod machine;
 mod prepare;
 mod queue;
 mod ready;
 mod recorder;
 mod watch;
+mod watched;
 mod workers;
 mod workload;
 
 use cores::Cores;
 use gate::Gate;
+use machine::Machine;
 use prepare::Prepared;
 use recorder::{Live, Recorded, Recorder, RecorderParts};
+use watched::Watched;
 
 /// Why a run could not start. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -110,13 +115,19 @@ pub enum Ending {
     NothingSucceeded,
     /// A per-request file could not be written to its end.
     FilesIncomplete,
+    /// All went well, but the client's health is not trusted, and `--require-trusted` asks for that.
+    NotTrusted,
 }
 
 impl Ending {
-    /// 0 only for [`Ending::Complete`].
+    /// 0 only for [`Ending::Complete`], 3 for [`Ending::NotTrusted`], else 1.
     #[must_use]
     pub fn exit_code(self) -> u8 {
-        u8::from(self != Ending::Complete)
+        match self {
+            Ending::Complete => 0,
+            Ending::NotTrusted => 3,
+            Ending::Partial | Ending::NothingSucceeded | Ending::FilesIncomplete => 1,
+        }
     }
 }
 
@@ -176,6 +187,9 @@ struct Run {
     rate: Rate,
     overflowed: u64,
     interrupted: bool,
+    machine: MachineFacts,
+    /// Bound on the error of a kernel stamp's tick.
+    mapping_error: Nanos,
     /// What became of a worker that did not do its work.
     failure: Option<String>,
 }
@@ -241,10 +255,17 @@ fn conduct(
             cores.workers
         ),
     );
+    let machine = Machine::read(cores);
     let workers = workers::start(prepared, cores, &clock, &reach, &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
-    let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, &workers);
-    let (workers, failure) = workers.join();
+    let mut watched = Watched::new(&clock, workers.numbers());
+    let over = (&workers, &mut watched);
+    let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, over);
+    let (mut workers, failure) = workers.join();
+    let machine = machine.facts();
+    for (index, health) in &mut workers.health {
+        watched.complete(*index, health);
+    }
     let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
     let recorded = recorder
         .join()
@@ -258,6 +279,8 @@ fn conduct(
         rate: clock.rate(),
         overflowed,
         interrupted,
+        machine,
+        mapping_error: watched.mapping_error(),
         failure,
     })
 }

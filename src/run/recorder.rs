@@ -69,6 +69,8 @@ pub(super) struct Recorded {
     pub(super) aborted: Option<String>,
     /// Content events that shared a read, in profiling.
     pub(super) coalesced: u64,
+    /// Content events of streams, in profiling.
+    pub(super) content_events: u64,
     /// The first error of a per-request file; writing to that file ended there.
     pub(super) write_error: Option<ReportError>,
 }
@@ -84,6 +86,7 @@ pub(super) struct Recorder {
     tags: Vec<PhaseTag>,
     files: Files,
     coalesced: u64,
+    content_events: u64,
     aborted: Option<String>,
     write_error: Option<ReportError>,
 }
@@ -136,6 +139,7 @@ impl Recorder {
             context,
             files,
             coalesced: 0,
+            content_events: 0,
             aborted: None,
             write_error: None,
             parts,
@@ -215,6 +219,9 @@ impl Recorder {
         }
         if self.parts.plan.phases[phase].kind == PhaseKind::Profiling {
             self.coalesced += u64::from(record.coalesced_count);
+            if record.streamed {
+                self.content_events += record.chunks.len() as u64;
+            }
             let tokens = record.tokens.output_sequence_length().unwrap_or(0);
             live.output_tokens.fetch_add(tokens, Ordering::Relaxed);
             self.check_threshold(phase);
@@ -303,6 +310,7 @@ impl Recorder {
             files,
             aborted: self.aborted,
             coalesced: self.coalesced,
+            content_events: self.content_events,
             write_error: self.write_error,
         }
     }

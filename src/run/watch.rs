@@ -15,6 +15,7 @@ use crate::report::{Progress, ProgressState, tell};
 use super::RunError;
 use super::gate::Gate;
 use super::recorder::Live;
+use super::watched::Watched;
 use super::workers::Workers;
 
 /// Between looks at the workers and the signals.
@@ -55,7 +56,7 @@ pub(super) fn until_over(
     live: &Live,
     clock: &Clock,
     signals: &Signals,
-    workers: &Workers,
+    (workers, watched): (&Workers, &mut Watched),
 ) -> bool {
     let mut progress = Progress::new(plan.output.ui, plan.output.stats_interval);
     let mut meter = Meter::default();
@@ -66,6 +67,7 @@ pub(super) fn until_over(
             signal_count += 1;
             obey(gate, signal_count);
         }
+        watched.look();
         let now = clock.now();
         if clock.rate().nanos(now.since(drawn)) >= DRAW_EVERY {
             drawn = now;

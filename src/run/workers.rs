@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Rate};
 use crate::driver::{RingTally, realtime};
-use crate::engine::{Arrived, Counts, Engine, Stop};
+use crate::engine::{Arrived, Counts, Engine, LoopHealth, Stop};
+use crate::metric::health::{Spread, ThreadTime, WorkerHealth, wait_for_end};
 use crate::schedule::Shard;
 
 use super::RunError;
@@ -18,11 +19,13 @@ use super::cores::Cores;
 use super::gate::{Gate, WorkerGate};
 use super::prepare::Prepared;
 use super::queue::WorkerEnd;
+use super::watched::{ThreadNumber, introduce, thread_time};
 use super::workload::CorpusWorkload;
 
 /// All workers of a run.
 pub(super) struct Workers {
     threads: Vec<JoinHandle<std::io::Result<Ended>>>,
+    numbers: Vec<ThreadNumber>,
 }
 
 /// What workers leave; sums over all.
@@ -36,6 +39,8 @@ pub(super) struct Ended {
     pub(super) tally: RingTally,
     /// Why workers had to do without a ring.
     pub(super) stepped_down: Vec<String>,
+    /// How their loops and threads fared, with the number of each worker.
+    pub(super) health: Vec<(usize, WorkerHealth)>,
 }
 
 /// Starts one thread for each core of `cores.workers`.
@@ -49,22 +54,25 @@ pub(super) fn start(
 ) -> Result<Workers, RunError> {
     let mut threads = Vec::with_capacity(ends.len());
     let count = ends.len();
+    let numbers: Vec<ThreadNumber> = (0..count).map(|_| ThreadNumber::default()).collect();
     for (index, (end, &core)) in ends.into_iter().zip(&cores.workers).enumerate() {
         let setup = Arc::new(prepared.setup(clock.rate())?);
         let material = Arc::clone(&prepared.material);
         let gate = Arc::clone(gate);
         let clock = clock.clone();
         let reach = reach.clone();
+        let number = ThreadNumber::clone(&numbers[index]);
         let work = move || {
             if let Some(id) = core {
                 core_affinity::set_for_current(CoreId { id });
             }
-            if reach.realtime {
-                realtime::claim()?;
-            }
+            introduce(&number);
             let workload = Box::new(CorpusWorkload::new(&material));
             let control = Arc::new(WorkerGate::new(&gate, index));
             let mut alarm = Alarm::new(&gate);
+            if reach.realtime {
+                realtime::claim()?;
+            }
             let engine = Engine::new(
                 setup,
                 workload,
@@ -72,11 +80,19 @@ pub(super) fn start(
                 control,
                 Shard { index, count },
             );
+            let before = thread_time();
             let ended = reach
                 .driver
                 .run(engine, &clock, reach.stamps, reach.waiting);
             alarm.silence(ended.is_ok());
+            let thread = thread_time()
+                .zip(before)
+                .map(|(now, before)| now.since(before));
             ended.map(|ended| Ended {
+                health: vec![(
+                    index,
+                    health(ended.engine.health(), clock.rate(), core, thread),
+                )],
                 counts: *ended.engine.counts(),
                 arrived: *ended.engine.arrived(),
                 tally: ended.tally,
@@ -89,7 +105,32 @@ pub(super) fn start(
             RunError::Thread(format!("cannot start a worker's thread: {error}"))
         })?);
     }
-    Ok(Workers { threads })
+    Ok(Workers { threads, numbers })
+}
+
+/// A worker's loop in nanoseconds.
+fn health(
+    health: &LoopHealth,
+    rate: Rate,
+    core: Option<usize>,
+    thread: Option<ThreadTime>,
+) -> WorkerHealth {
+    let length = health.length();
+    WorkerHealth {
+        core,
+        length: rate.nanos(length),
+        busy: rate.nanos(health.busy),
+        turns: Spread::of(&health.turns, rate).unwrap_or_default(),
+        turn_delay: rate.nanos(wait_for_end(&health.turns, length)),
+        wake_lateness: Spread::of(&health.wake_lateness, rate),
+        receive_delay: Spread::of(&health.receive_delay, rate),
+        send_bracket: Spread::of(&health.send_bracket, rate),
+        reads: health.reads,
+        read_turns: health.read_turns,
+        events: health.events,
+        thread,
+        core_delay: None,
+    }
 }
 
 /// Stops the other workers when this one's thread ends without having done its work: they would wait for it at the next
@@ -126,6 +167,11 @@ impl Workers {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
+    /// Whom to watch.
+    pub(super) fn numbers(&self) -> Vec<ThreadNumber> {
+        self.numbers.clone()
+    }
+
     /// Sums of the workers that did their work, and what happened to one that did not.
     pub(super) fn join(self) -> (Ended, Option<String>) {
         let mut sum = Ended::default();
@@ -137,6 +183,7 @@ impl Workers {
                     sum.arrived.add(&ended.arrived);
                     sum.tally.add(&ended.tally);
                     sum.stepped_down.extend(ended.stepped_down);
+                    sum.health.extend(ended.health);
                 }
                 Ok(Err(error)) => {
                     failure = Some(format!("the driver of worker {index} failed: {error}"));

@@ -182,6 +182,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--spin-us"] Between(0.0, 1_000_000.0), "100", "Microseconds that a hybrid worker spins before a send.";
         ["--reap-window-us"] AutoOr(1_000_000), "auto", "Microseconds for which arrivals may be left in the kernel, which has stamped them, so that one wake-up takes many; 0 reads at once.";
         ["--realtime"] Switch, "", "Give workers real-time priority (SCHED_FIFO) and lock the memory.";
+        ["--require-trusted"] Switch, "", "Exit with 3 unless the client's own health is judged trusted.";
         ["--no-server-metrics"] Switch, "", "Do not scrape the server's metrics; they are never scraped.";
         ["--no-gpu-telemetry"] Switch, "", "Do not read GPU telemetry; it is never read.";
     }

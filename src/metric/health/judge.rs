@@ -1,0 +1,225 @@
+//! The rule: which measurements speak against a run, and from where on.
+//!
+//! In: a [`Health`]. Out: a [`Verdict`]. Never: a reason without a number in it, or one that the README does not list.
+
+use super::{Health, Level, Reason, ThreadTime, Verdict, WorkerHealth, share};
+use crate::clock::Nanos;
+
+/// Name of each reason, as the summary and the README's table have it.
+pub const REASONS: [&str; 13] = [
+    "core_wait",
+    "late_wake",
+    "long_turns",
+    "receive_delay",
+    "busy",
+    "bound",
+    "schedule_lag",
+    "unstamped_reads",
+    "no_buffer",
+    "queue_overflow",
+    "throttled",
+    "shared_core",
+    "busy_sibling",
+];
+
+/// A percentile of fewer values than this is not judged.
+pub(super) const ENOUGH: u64 = 100;
+
+/// Shorter runs than this say nothing about shares of time.
+const SHORTEST: Nanos = Nanos::from_millis(50);
+
+/// (caution, untrusted), from here on, for waits that only another program causes: a lone worker waits some tens of microseconds,
+/// one beside a busy rival until the rival's slice of 2 to 4 ms is over.
+const RIVAL: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(2_000_000));
+
+/// The same for what the worker's own load causes as well: half a millisecond of events is no fault, a gap between tokens is.
+const OWN: (Nanos, Nanos) = (Nanos::from_millis(2), Nanos::from_millis(10));
+
+/// The same for the bounds. 1 ms is a twentieth of a gap at 50 tokens/s; 10 ms is half of it.
+const BOUND: (Nanos, Nanos) = (Nanos::from_millis(1), Nanos::from_millis(10));
+
+/// The same for busy shares. From 0.8 on, bursts a quarter above the mean no longer fit; from 0.95 on the client is what is measured.
+const BUSY: (f64, f64) = (0.8, 0.95);
+
+/// The same for the 99th percentile of the schedule lag, in ms.
+const LAG_MS: (f64, f64) = (1.0, 10.0);
+
+/// The same for reads that lack something, as a part of all.
+const READS: (f64, f64) = (0.01, 0.5);
+
+/// The same for the time that a CPU quota took, as a part of the run.
+const THROTTLED: (f64, f64) = (0.0, super::RARE);
+
+/// Judges a run.
+#[must_use]
+pub fn judge(health: &Health) -> Verdict {
+    let mut found = Found::default();
+    for (index, worker) in health.workers.iter().enumerate() {
+        of_worker(health, index, worker, &mut found);
+    }
+    of_stamps(health, &mut found);
+    of_machine(health, &mut found);
+    let (ttft_bound, gap_bound) = health.bounds();
+    let larger = ttft_bound.max(gap_bound);
+    found.when(level(larger, BOUND), "bound", || {
+        format!("a time may be off by {}", millis(larger))
+    });
+    let mut reasons = found.reasons;
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.level));
+    Verdict {
+        level: reasons.first().map_or(Level::Trusted, |r| r.level),
+        reasons,
+        warnings: warnings(health),
+        ttft_bound,
+        gap_bound,
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    reasons: Vec<Reason>,
+}
+
+impl Found {
+    fn when(&mut self, level: Option<Level>, name: &'static str, text: impl FnOnce() -> String) {
+        debug_assert!(REASONS.contains(&name));
+        self.reasons.extend(level.map(|level| Reason {
+            name,
+            level,
+            text: text(),
+        }));
+    }
+}
+
+fn of_worker(health: &Health, index: usize, worker: &WorkerHealth, found: &mut Found) {
+    if worker.length < SHORTEST {
+        return;
+    }
+    if let Some(delay) = worker.core_delay {
+        found.when(level(delay, RIVAL), "core_wait", || {
+            let waited = worker.thread.map_or(0.0, ThreadTime::waited_share);
+            format!(
+                "worker {index} had to wait over {} for its core at 1 moment in 200, and {:.0} % of the time it wanted to run: \
+                 something else runs there",
+                millis(delay),
+                waited * 100.0
+            )
+        });
+    }
+    if let Some(late) = worker.wake_lateness.filter(|s| s.count >= ENOUGH) {
+        found.when(level(late.p99, RIVAL), "late_wake", || {
+            format!(
+                "worker {index} woke {} late or later from 1 wait in 100",
+                millis(late.p99)
+            )
+        });
+    }
+    found.when(level(worker.turn_delay, OWN), "long_turns", || {
+        format!(
+            "the turns of worker {index} kept it from looking for over {} at 1 moment in 200: spread the load over more cores, or \
+             find what else runs there",
+            millis(worker.turn_delay)
+        )
+    });
+    if let Some(delay) = worker.receive_delay.filter(|s| s.count >= ENOUGH) {
+        let beyond = delay.p99.saturating_sub(health.window);
+        found.when(level(beyond, OWN), "receive_delay", || {
+            format!(
+                "1 read in 100 waited {} in the kernel until worker {index} took it, beyond what it leaves there on purpose",
+                millis(beyond)
+            )
+        });
+    }
+    let busy = worker.busy_share(health.spins);
+    found.when(level(busy, BUSY), "busy", || {
+        format!(
+            "worker {index} was busy {:.0} % of the time: spread the load over more cores",
+            busy * 100.0
+        )
+    });
+}
+
+fn of_stamps(health: &Health, found: &mut Found) {
+    if let Some(lag) = health.schedule_lag.filter(|lag| lag.is_ours) {
+        found.when(level(lag.p99_ms, LAG_MS), "schedule_lag", || {
+            format!("1 request in 100 was sent {:.1} ms late", lag.p99_ms)
+        });
+    }
+    let ring = &health.ring;
+    let reads = ring.reads.max(1) as f64;
+    if health.kernel_stamps {
+        let part = ring.unstamped as f64 / reads;
+        found.when(level(part, READS), "unstamped_reads", || {
+            format!(
+                "{} of {} reads have no stamp of the kernel ({} steps of the wall clock)",
+                ring.unstamped, ring.reads, ring.steps
+            )
+        });
+    }
+    let part = ring.exhausted as f64 / reads;
+    found.when(level(part, READS), "no_buffer", || {
+        format!(
+            "{} receives found no free buffer, with {} reads",
+            ring.exhausted, ring.reads
+        )
+    });
+    let overflowed = (ring.overflows > 0).then_some(Level::Caution);
+    found.when(overflowed, "queue_overflow", || {
+        format!("the completion queue overflowed {} times", ring.overflows)
+    });
+}
+
+fn of_machine(health: &Health, found: &mut Found) {
+    let machine = &health.machine;
+    if let Some(throttled) = machine.throttled.filter(|t| t.periods > 0) {
+        let lengths = health.workers.iter().map(|worker| worker.length);
+        let longest = lengths.fold(Nanos(0), Nanos::max);
+        let part = share(throttled.time, longest);
+        found.when(level(part, THROTTLED), "throttled", || {
+            let quota = machine
+                .quota_cpus
+                .map_or_else(String::new, |cpus| format!(" of {cpus} CPUs"));
+            format!(
+                "the control group's CPU quota{quota} stopped this program in {} periods, {} in all",
+                throttled.periods,
+                millis(throttled.time)
+            )
+        });
+    }
+    for (core, who) in &machine.shared_cores {
+        found.when(Some(Level::Caution), "shared_core", || {
+            format!("core {core} of a worker is shared with {who}")
+        });
+    }
+    for (core, sibling) in &machine.busy_siblings {
+        found.when(Some(Level::Caution), "busy_sibling", || {
+            format!(
+                "core {core} of a worker is one physical core with core {sibling}, which is in use as well"
+            )
+        });
+    }
+}
+
+fn warnings(health: &Health) -> Vec<String> {
+    let governors = health.machine.governors.iter();
+    governors
+        .map(|(core, governor)| {
+            format!(
+                "core {core} has the frequency governor {governor}, which speeds up late; performance does not"
+            )
+        })
+        .collect()
+}
+
+fn level<T: PartialOrd + Copy>(value: T, (caution, untrusted): (T, T)) -> Option<Level> {
+    if value >= untrusted {
+        Some(Level::Untrusted)
+    } else {
+        (value >= caution).then_some(Level::Caution)
+    }
+}
+
+/// Milliseconds, for a sentence.
+fn millis(length: Nanos) -> String {
+    format!("{:.2} ms", length.millis())
+}
