@@ -13,16 +13,8 @@ import typing
 
 RAW, RECORDS, SUMMARY = "profile_export_raw.jsonl", "profile_export.jsonl", "profile_export_aiperf.json"
 
-# Fields of an element of `responses` that hold a stamp: our name, then the field's spellings.
-STAMPS = {
-    "arrival": ("perf_ns",),
-    "kernel": ("kernel_perf_ns", "kernel_ns"),
-    "user": ("user_perf_ns", "user_ns"),
-    "parsed": ("parsed_perf_ns", "parsed_ns"),
-}
-READ = ("read", "read_index")
-FIRST_BYTE = ("first_byte_perf_ns", "send_start_perf_ns")
-DUE = ("due_perf_ns", "intended_perf_ns")
+# Names of a stamp here, and of the field of a read that holds it. `arrival` is the one that the metrics used.
+STAMPS = {"arrival": "perf_ns", "kernel": "kernel_perf_ns", "user": "user_perf_ns", "parsed": "parsed_perf_ns"}
 
 
 class RecordError(Exception):
@@ -40,6 +32,8 @@ class Record:
     # The stamp before the first byte was handed to the kernel, and when it was meant to be; None where the tool does not say.
     first_byte: typing.Optional[int] = None
     due: typing.Optional[int] = None
+    # A connection was opened for it.
+    opened: bool = False
     # Of each content event, by the names of STAMPS; a list is missing where the file has no such stamp.
     stamps: dict = dataclasses.field(default_factory=dict)
     # Which read brought each content event; empty where the file does not say.
@@ -80,32 +74,31 @@ def read(folder):
 
 
 def record(line, sends):
-    """One line of the raw export. `sends` is what the other file says of the send, relative to the start."""
+    """One line of the raw export. `sends` is what the other file says of the send, relative to the start; it fills in for a line that
+    does not say it itself, as AIPerf's do not."""
     name, start = line["metadata"]["x_request_id"], line["start_perf_ns"]
     made = Record(name, None, start, error=(line.get("error") or {}).get("type"))
-    first_byte, due = sends.get(name, (None, None))
-    made.first_byte = first(line, FIRST_BYTE, None if first_byte is None else start + first_byte)
-    made.due = first(line, DUE, None if due is None else start + due)
+    said = line.get("stamps") or {}
+    first_byte, due, opened = sends.get(name, (None, None, False))
+    made.first_byte = said.get("first_byte_sent_perf_ns", None if first_byte is None else start + first_byte)
+    made.due = said.get("due_perf_ns", None if due is None else start + due)
+    made.opened = opened or "connect_start_perf_ns" in said
+    reads = line.get("reads") or []
     for response in line.get("responses") or []:
         number, is_content = content(response)
         made.number = made.number if number is None else number
         if is_content:
-            for stamp, spellings in STAMPS.items():
-                value = first(response, spellings)
-                if value is not None:
-                    made.stamps.setdefault(stamp, []).append(value)
-            read_index = first(response, READ)
+            read_index = response.get("read")
+            stamped = response if read_index is None else reads[read_index]
+            for stamp, field in STAMPS.items():
+                if stamped.get(field) is not None:
+                    made.stamps.setdefault(stamp, []).append(stamped[field])
             if read_index is not None:
                 made.reads.append(read_index)
     # A stamp that only some events have cannot be laid beside the server's.
     full = len(made.stamps.get("arrival", []))
     made.stamps = {stamp: values for stamp, values in made.stamps.items() if len(values) == full}
-    made.reads = made.reads if len(made.reads) == full else []
     return made
-
-
-def first(fields, spellings, otherwise=None):
-    return next((fields[name] for name in spellings if fields.get(name) is not None), otherwise)
 
 
 def content(response):
@@ -133,8 +126,9 @@ def request_number(reply_id):
 
 
 def sends_of(folder):
-    """For each request the first byte's time and the intended time, relative to its start, from `profile_export.jsonl`. The first
-    needs `--export-http-trace`. The file's clock is the wall's, so only differences within one line are used."""
+    """For each request the first byte's time and the intended time, relative to its start, and whether a connection was opened for it,
+    from `profile_export.jsonl`; first and last need `--export-http-trace`. The file's clock is the wall's, so only differences
+    within one line are used."""
     path = pathlib.Path(folder) / RECORDS
     if not path.exists():
         return {}
@@ -144,7 +138,8 @@ def sends_of(folder):
         start = metadata.get("request_start_ns")
         if start is not None and profiling(metadata):
             sent, due = trace.get("request_send_start_ns"), metadata.get("credit_issued_ns")
-            sends[metadata["x_request_id"]] = tuple(None if at is None else at - start for at in (sent, due))
+            sent, due = (None if at is None else at - start for at in (sent, due))
+            sends[metadata["x_request_id"]] = sent, due, "tcp_connect_start_ns" in trace
     return sends
 
 

@@ -36,6 +36,7 @@ def parser(description):
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     default = pathlib.Path(__file__).resolve().parent.parent / "target" / "release" / "tokenring"
     made.add_argument("--binary", type=pathlib.Path, default=default, help="the program")
+    made.add_argument("--server-binary", type=pathlib.Path, help="the program whose built-in server is used, if it is to be another build")
     made.add_argument("--client-core", type=int, default=0, help="core of the client, all of its threads and processes")
     made.add_argument("--server-core", type=int, default=1, help="core of the server")
     made.add_argument("--repeats", type=int, default=5, help="runs of each row; medians are shown")
@@ -58,9 +59,12 @@ def main(body, arguments):
 
 
 def check(arguments):
-    if not os.access(arguments.binary, os.X_OK):
-        raise RigError(f"--binary {arguments.binary} is no program; build it with `cargo build --release` or name another")
-    arguments.binary = arguments.binary.resolve()
+    arguments.server_binary = arguments.server_binary or arguments.binary
+    for flag in ("binary", "server_binary"):
+        path = getattr(arguments, flag)
+        if not os.access(path, os.X_OK):
+            raise RigError(f"--{flag.replace('_', '-')} {path} is no program; build it with `cargo build --release` or name another")
+        setattr(arguments, flag, path.resolve())
     allowed = os.sched_getaffinity(0)
     for flag in ("client_core", "server_core"):
         core = getattr(arguments, flag)

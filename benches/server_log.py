@@ -9,18 +9,18 @@ import dataclasses
 import pathlib
 import typing
 
-# The spellings of each column, the present one first.
+# Our names for the log's columns; others are passed over.
 COLUMNS = {
-    "connection": ("connection",),
-    "request": ("request",),
-    "event": ("event",),
-    # Just before the write that carried the event. Earlier logs have this one time only.
-    "sent": ("before_send_ns", "send_ns", "monotonic_ns"),
-    "sent_end": ("after_send_ns", "sent_ns"),
-    "due": ("scheduled_ns", "due_ns"),
-    "received": ("received_ns", "request_received_ns"),
+    "connection": "connection",
+    "request": "request",
+    "event": "event",
+    # Just before the system call that sent the event, and just after it.
+    "monotonic_ns": "sent",
+    "sent_ns": "sent_end",
+    "due_ns": "due",
+    "received_ns": "received",
 }
-NEEDED = ("request", "event", "sent")
+NEEDED = ("request", "event", "monotonic_ns")
 
 
 class LogError(Exception):
@@ -94,13 +94,10 @@ def read(path):
 def header(path, number, line):
     """The columns by our names; a column that is not known keeps its own."""
     names = line.lstrip("#").split()
-    known = {spelling: name for name, spellings in COLUMNS.items() for spelling in spellings}
-    places = [known.get(name, name) for name in names]
-    missing = [name for name in NEEDED if name not in places]
+    missing = [name for name in NEEDED if name not in names]
     if missing:
-        wanted = " or ".join(COLUMNS[missing[0]])
-        raise LogError(f"{path}:{number}: no column {wanted} among {' '.join(names)}")
-    return places
+        raise LogError(f"{path}:{number}: no column {missing[0]} among {' '.join(names)}")
+    return [COLUMNS.get(name, name) for name in names]
 
 
 def add(requests, row):

@@ -54,7 +54,7 @@ def client(arguments, row, url, folder, source):
     words = [
         arguments.binary, "profile", "--model", "mock-model", "--url", url, "--tokenizer", "builtin", "--streaming",
         "--use-server-token-count", "--isl", 20, "--osl", tokens, "--random-seed", 1, "--cpus", arguments.client_core,
-        "--export-level", "raw", "--export-http-trace", "--artifact-dir", folder, "--ui", "none", *row.flags]
+        "--export-level", "raw", "--artifact-dir", folder, "--ui", "none", *row.flags]
     if source:
         words += ["--timestamp-source", source]
     # The load is whole between the first reply's end and the last request.
@@ -71,7 +71,7 @@ def measure(arguments, row, folder, source):
     folder.mkdir(parents=True)
     spread = row.streams if row.streams > 1 else None
     pace = {"pace": arguments.pace, "spread": spread}
-    with rig.Server(arguments.binary, arguments.server_core, folder, TTFT_MS, 1000 / row.per_second, **pace) as server:
+    with rig.Server(arguments.server_binary, arguments.server_core, folder, TTFT_MS, 1000 / row.per_second, **pace) as server:
         words = client(arguments, row, server.url, folder / "client", source)
         limit_s = 60 + 4 * (arguments.seconds + arguments.tokens / row.per_second)
         cost = rig.run(words, arguments.client_core, folder / "client.log", limit_s=limit_s)

@@ -141,26 +141,46 @@ class ServerLog(Folder):
     def test_faults_name_the_line(self):
         for text, said in (("1 1 0 100\n", ":1: no line `# columns`"), (HEADER + "1 1 0\n", ":2: 3 numbers, the header names 7"),
                            (OLD_HEADER + "1 1 0 x\n", ":2: not whole numbers"), ("", ": empty"),
-                           ("# request event due_ns\n", ":1: no column before_send_ns")):
+                           ("# request event due_ns\n", ":1: no column monotonic_ns")):
             with self.subTest(text), self.assertRaisesRegex(server_log.LogError, said):
                 self.log(text)
 
 
 class Records(Folder):
-    def test_both_stamps_and_the_reads_of_each_event(self):
-        line = raw_line(4, [100, 200, 200])
-        for place, response in enumerate(line["responses"]):
-            response |= {"kernel_perf_ns": response["perf_ns"], "user_perf_ns": response["perf_ns"] + 9, "read": place // 2}
-        record, = self.records([line])
-        self.assertEqual(record.stamps["kernel"], [100, 200, 200])
-        self.assertEqual(record.stamps["user"], [109, 209, 209])
+    def with_reads(self, stamps, reads):
+        """A line whose events name their reads; a role is event 0."""
+        line = raw_line(4, [read["perf_ns"] for read in (reads[place] for place in stamps)])
+        for response, place in zip(line["responses"], [stamps[0], *stamps]):
+            response["read"] = place
+        return {**line, "reads": reads}
+
+    def test_both_stamps_of_each_event_are_its_reads(self):
+        reads = [{"perf_ns": at, "kernel_perf_ns": at, "user_perf_ns": at + 9} for at in (100, 200)]
+        record, = self.records([self.with_reads([0, 1, 1], reads)])
+        self.assertEqual(record.stamps, {"arrival": [100, 200, 200], "kernel": [100, 200, 200], "user": [109, 209, 209]})
         # The role shares the first event's read; only content counts.
         self.assertEqual((record.reads, record.shared()), ([0, 1, 1], 2))
 
-    def test_a_stamp_that_only_some_events_have_is_left_out(self):
-        line = raw_line(4, [100, 200])
-        line["responses"][1]["kernel_perf_ns"] = 99
-        self.assertEqual(set(self.records([line])[0].stamps), {"arrival"})
+    def test_two_reads_with_one_stamp_are_not_shared(self):
+        reads = [{"perf_ns": 100, "user_perf_ns": 101}, {"perf_ns": 100, "user_perf_ns": 102}]
+        self.assertEqual(self.records([self.with_reads([0, 1], reads)])[0].shared(), 0)
+
+    def test_a_stamp_that_only_some_reads_have_is_left_out(self):
+        reads = [{"perf_ns": 100, "kernel_perf_ns": 100, "user_perf_ns": 101}, {"perf_ns": 202, "user_perf_ns": 202}]
+        self.assertEqual(set(self.records([self.with_reads([0, 1], reads)])[0].stamps), {"arrival", "user"})
+
+    def test_stamps_of_the_send(self):
+        stamps = {"due_perf_ns": 40, "first_byte_sent_perf_ns": 50, "connect_start_perf_ns": 45}
+        line = raw_line(1, [100]) | {"stamps": stamps}
+        record, = self.records([line])
+        self.assertEqual((record.due, record.first_byte, record.opened), (40, 50, True))
+
+    def test_the_trace_fills_in_for_stamps_of_the_send(self):
+        self.write(records.RECORDS, [{
+            "metadata": {"x_request_id": "id-1", "request_start_ns": 5_000_900, "credit_issued_ns": 5_000_880},
+            "trace_data": {"request_send_start_ns": 5_000_990, "tcp_connect_start_ns": 5_000_950}}])
+        record, = self.records([raw_line(1, [1103], start=900)])
+        self.assertEqual((record.due, record.first_byte, record.opened), (880, 990, True))
 
     def test_warmup_is_left_out_and_failures_stay(self):
         line = raw_line(2, [], error={"type": "Timeout", "message": ""})
