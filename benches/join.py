@@ -13,7 +13,8 @@ class Joined:
 
     # (sent, stamp - sent) of each event.
     errors: list = dataclasses.field(default_factory=list)
-    # (received, the client's time to the first token, the server's) of each request; the client's is from the first byte sent.
+    # (received, the client's time to the first token, the server's, the request's way) of each request: from the first byte sent to
+    # the first event's stamp, from the receipt to that event's send, and from the first byte sent to the receipt.
     firsts: list = dataclasses.field(default_factory=list)
     # (sent, the client's gap, the server's gap) of each event but the first.
     gaps: list = dataclasses.field(default_factory=list)
@@ -72,7 +73,8 @@ def compare(joined, request, record, stamps):
         before = (index, sent)
     truth = request.time_to_first()
     if truth is not None and record.first_byte is not None and stamps:
-        joined.firsts.append((request.received, stamps[0] - record.first_byte, truth))
+        way = request.received - record.first_byte
+        joined.firsts.append((request.received, stamps[0] - record.first_byte, truth, way))
 
 
 def plateau(log):

@@ -73,7 +73,7 @@ def measure(arguments, row, folder, source):
     pace = {"pace": arguments.pace, "spread": spread}
     with rig.Server(arguments.server_binary, arguments.server_core, folder, TTFT_MS, 1000 / row.per_second, **pace) as server:
         words = client(arguments, row, server.url, folder / "client", source)
-        limit_s = 60 + 4 * (arguments.seconds + arguments.tokens / row.per_second)
+        limit_s = 120 + 4 * (arguments.seconds + arguments.tokens / row.per_second)
         cost = rig.run(words, arguments.client_core, folder / "client.log", limit_s=limit_s)
     stamps = records.summary(folder / "client")["client"]["facts"].get("Stamps", "")
     used = "kernel" if "by the kernel" in stamps else "user"
@@ -87,6 +87,7 @@ def measured(arguments, row, folder):
     held = [stamp for stamp in BOTH if taken and all(stamp in record.stamps for record in taken if record.stamps)]
     if len(held) == len(BOTH):
         return {stamp: numbers(row, log, taken, stamp, cost) for stamp in BOTH}
+    used = held[0] if held else used
     results = {used: numbers(row, log, taken, "arrival", cost)}
     if used == "kernel":
         log, taken, cost, used = measure(arguments, row, folder / "run-user", "user")
@@ -100,12 +101,15 @@ def numbers(row, log, taken, stamp, cost):
     span = join.plateau(log) if row.streams > 1 else None
     part = joined.window(*span) if span else joined
     errors = [error / 1000 for _, error in part.errors]
-    firsts = [(client - server) / 1000 for _, client, server in part.firsts]
+    firsts = [(client - server) / 1000 for _, client, server, _ in part.firsts]
+    ways = [way / 1000 for *_, way in part.firsts]
     ours, theirs = (join.deviation([gap[place] / 1000 for gap in part.gaps]) for place in (1, 2))
-    late = rig.lateness_us(log, round(1e9 / row.per_second))
+    late = rig.lateness_us(log, round(1e9 / row.per_second), span)
     return {
         **{f"error_p{percent:g}_us": join.percentile(errors, percent) for percent in (0, 50, 90, 99, 99.9, 100)},
         **{f"ttft_error_p{percent:g}_us": join.percentile(firsts, percent) for percent in (50, 99, 100)},
+        # The part of the TTFT error that lies before the server's receipt, its own delay in reading included.
+        **{f"request_way_p{percent:g}_us": join.percentile(ways, percent) for percent in (50, 99, 100)},
         "itl_sd_us": ours, "itl_sd_server_us": theirs, "itl_sd_difference_us": ours - theirs,
         "itl_sd_beyond_us": join.deviation_beyond(ours, theirs),
         "gap_error_sd_us": join.deviation([(client - server) / 1000 for _, client, server in part.gaps]),

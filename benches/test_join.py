@@ -108,7 +108,7 @@ class Join(Folder):
             "trace_data": {"request_send_start_ns": 5_000_990}}])
         taken = self.records([raw_line(1, [1103, 1203], start=900)])
         self.assertEqual((taken[0].first_byte, taken[0].due), (990, 880))
-        self.assertEqual(join.join(log, taken).firsts, [(1000, 113, 100)])
+        self.assertEqual(join.join(log, taken).firsts, [(1000, 113, 100, 10)])
 
     def test_without_a_receipt_or_a_send_there_is_no_time_to_first_token(self):
         taken = self.records([raw_line(1, [105])])
