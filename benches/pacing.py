@@ -17,7 +17,8 @@ def client(arguments, mode, url, folder):
     words = [
         arguments.binary, "profile", "--model", "mock-model", "--url", url, "--tokenizer", "builtin", "--streaming",
         "--use-server-token-count", "--isl", 20, "--osl", 1, "--random-seed", 1, "--cpus", arguments.client_core,
-        "--request-rate", f"{arguments.rate:g}", "--arrival-pattern", "constant", "--request-count", round(arguments.rate * arguments.seconds),
+        "--request-rate", f"{arguments.rate:g}", "--arrival-pattern", "constant",
+        "--request-count", max(1, round(arguments.rate * arguments.seconds)),
         # Opens the connections, so that few of the measured requests need a new one.
         "--warmup-request-count", max(1, round(arguments.rate)), "--export-level", "raw", "--export-http-trace", "--artifact-dir", folder,
         "--ui", "none"]
@@ -33,7 +34,8 @@ def measure(arguments, mode, folder):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with rig.Server(arguments.server_binary, arguments.server_core, folder, arguments.ttft, 1, "spin") as server:
-        cost = rig.run(client(arguments, mode, server.url, folder / "client"), arguments.client_core, folder / "client.log", limit_s=60 + 4 * arguments.seconds)
+        words = client(arguments, mode, server.url, folder / "client")
+        cost = rig.run(words, arguments.client_core, folder / "client.log", limit_s=60 + 4 * arguments.seconds)
     taken = records.read(folder / "client")
     timed = [record for record in taken if record.due is not None and record.first_byte is not None]
     if not timed:
@@ -42,7 +44,8 @@ def measure(arguments, mode, folder):
     return {
         **{f"lag_p{percent:g}_us": join.percentile(kept, percent) for percent in (0, 50, 90, 99, 99.9, 100)},
         **{f"lag_opened_p{percent:g}_us": join.percentile(opened, percent) for percent in (50, 99, 100)},
-        "kept": len(kept), "opened": len(opened), "untimed": len(taken) - len(timed), "failed": sum(record.error is not None for record in taken),
+        "kept": len(kept), "opened": len(opened), "untimed": len(taken) - len(timed),
+        "failed": sum(record.error is not None for record in taken),
         "requests": len(taken), "requests_of_the_log": len(server_log.read(server.log).requests),
         "cpu_cores": cost.cpu_s / cost.wall_s,
     }
@@ -60,7 +63,8 @@ def body(arguments, folder):
             result = measure(arguments, mode, folder / (mode or "sleep"))
             rig.say(f"  lag p50 {result['lag_p50_us']:.1f}, p99 {result['lag_p99_us']:.1f}, max {result['lag_p100_us']:.1f} us")
             results.setdefault(mode or "sleep", []).append(result)
-    print(f"{arguments.rate:g} requests per second for {arguments.seconds:g} s; microseconds; medians of {arguments.repeats}. {rig.machine()}.\n")
+    load = f"{arguments.rate:g} requests per second for {arguments.seconds:g} s"
+    print(f"{load}; microseconds; medians of {arguments.repeats}. {rig.machine()}.\n")
     print(rig.table(COLUMNS, [line(mode, rig.medians(runs)) for mode, runs in results.items()]))
     for mode, runs in results.items():
         if bad := sum(run["untimed"] + run["failed"] for run in runs):
@@ -71,7 +75,8 @@ def body(arguments, folder):
 def line(mode, middle):
     return [
         mode, *(rig.shown(middle[f"lag_p{percent:g}_us"], 2) for percent in (50, 99, 99.9, 100)),
-        rig.shown(middle["kept"], 0), rig.shown(middle["opened"], 0), rig.shown(middle["lag_opened_p99_us"]), rig.shown(middle["cpu_cores"], 2)]
+        rig.shown(middle["kept"], 0), rig.shown(middle["opened"], 0), rig.shown(middle["lag_opened_p99_us"]),
+        rig.shown(middle["cpu_cores"], 2)]
 
 
 def arguments():

@@ -136,8 +136,10 @@ def line(row, stamp, runs):
 def warnings(row, stamp, runs):
     """What would make a line of the table say less than it seems to."""
     name = f"{row.streams} x {row.per_second:g}, {row.driver}, {stamp}"
-    for what, meaning in (("lost", "events are in the log and not in the records"), ("unknown", "events are in the records and not in the log"),
-                          ("unmatched", "records name no request of the log"), ("unrecorded", "requests of the log have no record")):
+    meanings = {
+        "lost": "events are in the log and not in the records", "unknown": "events are in the records and not in the log",
+        "unmatched": "records name no request of the log", "unrecorded": "requests of the log have no record"}
+    for what, meaning in meanings.items():
         if count := sum(run[what] for run in runs):
             yield f"{name}: {count} {meaning}"
     if row.streams > 1 and any(run["whole_load_s"] is None for run in runs):

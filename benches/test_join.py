@@ -211,10 +211,14 @@ class Numbers(unittest.TestCase):
         self.assertEqual((join.deviation_beyond(5, 3), join.deviation_beyond(3, 5)), (4, -4))
 
     def test_medians_leave_out_what_is_not_there(self):
-        self.assertEqual(rig.medians([{"a": 1, "b": None, "c": "x"}, {"a": 3, "b": 5, "c": "x"}, {"a": 2, "b": math.nan, "c": "x"}]), {"a": 2, "b": 5})
+        runs = [{"a": 1, "b": None, "c": "x"}, {"a": 3, "b": 5, "c": "x"}, {"a": 2, "b": math.nan, "c": "x"}]
+        self.assertEqual(rig.medians(runs), {"a": 2, "b": 5})
 
     def test_streams_do_not_speak_together(self):
-        for streams, reply_s, gap_s, most_off in ((1000, 2.7, 1 / 75, 0.01), (1000, 2.04, 0.01, 0.01), (100, 1.04, 0.01, 0.01), (100, 2.03, 0.02, 0.01), (2, 1.0, 0.01, 0.011), (7, 0.5, 0.01, 0.02), (50, 1.0, 0.5, 0.5)):
+        cases = (
+            (1000, 2.7, 1 / 75, 0.01), (1000, 2.04, 0.01, 0.01), (100, 1.04, 0.01, 0.01), (100, 2.03, 0.02, 0.01), (2, 1.0, 0.01, 0.011),
+            (7, 0.5, 0.01, 0.02), (50, 1.0, 0.5, 0.5))
+        for streams, reply_s, gap_s, most_off in cases:
             with self.subTest(streams=streams, reply_s=reply_s, gap_s=gap_s):
                 rate = join.spread_rate(streams, reply_s, gap_s)
                 self.assertLessEqual(abs(streams / reply_s / rate - 1), most_off)

@@ -69,9 +69,12 @@ def body(arguments, folder):
         rig.say(f"  {health['verdict']}")
         healths.append((disturbed, health))
     print(f"{arguments.streams} streams, {1000 / arguments.itl:g} tokens/s each. {rig.machine()}.\n")
-    rows = [("a busy loop" if disturbed else "none", health["verdict"], "; ".join(map(reason, health.get("reasons", []))) or "-") for disturbed, health in healths]
+    rows = [
+        ("a busy loop" if disturbed else "none", health["verdict"], "; ".join(map(reason, health.get("reasons", []))) or "-")
+        for disturbed, health in healths]
     print(rig.table(COLUMNS, rows))
-    rig.write_json(arguments, "verdict", {"runs": [{"disturbed": disturbed, "client_health": health} for disturbed, health in healths]})
+    runs = [{"disturbed": disturbed, "client_health": health} for disturbed, health in healths]
+    rig.write_json(arguments, "verdict", {"runs": runs})
     return 0 if all(health["verdict"] == EXPECTED[disturbed] for disturbed, health in healths) else 1
 
 

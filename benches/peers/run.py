@@ -39,7 +39,8 @@ class Scenario:
 
     def name(self):
         start = "closed loop" if self.rate is None else f"{self.rate:.1f} requests/s"
-        return f"{self.streams:,} streams of {self.tokens} tokens every {self.itl_ms:g} ms after {self.ttft_ms:g} ms, {self.requests:,} requests, {start}"
+        beat = f"{self.tokens} tokens every {self.itl_ms:g} ms after {self.ttft_ms:g} ms"
+        return f"{self.streams:,} streams of {beat}, {self.requests:,} requests, {start}"
 
 
 class Tool:
@@ -188,8 +189,8 @@ def line(name, runs):
     for key in ("itl_sd", "itl_p99", "itl_max"):
         cells += [rig.shown(middle.get(f"reported_{key}"), 3), rig.shown(middle.get(f"server_{key}"), 3)]
     return cells + [
-        rig.shown(middle["cpu_ns_per_token"], 0), rig.shown(middle["cpu_ns_per_token_beyond_start"], 0), rig.shown(middle["peak_mib"], 0), rig.shown(middle["wall_s"]),
-        f"{rig.shown(middle['server_late_p99_us'])} us"]
+        rig.shown(middle["cpu_ns_per_token"], 0), rig.shown(middle["cpu_ns_per_token_beyond_start"], 0),
+        rig.shown(middle["peak_mib"], 0), rig.shown(middle["wall_s"]), f"{rig.shown(middle['server_late_p99_us'])} us"]
 
 
 def joined_line(name, runs):
@@ -208,7 +209,8 @@ def compare(arguments, scenario, tools, folder):
         for tool in tools:
             rig.say(f"run {repetition + 1} of {arguments.repeats}: {tool.name}, {scenario.name()}")
             result = numbers(*measure(arguments, tool, scenario, folder / tool.name, "records"), scenario, start_cpu_s[tool.name])
-            rig.say(f"  TTFT mean off by {result['ttft_mean_error']:.3f} ms, ITL sd {result['reported_itl_sd']:.3f} ms, {result['wall_s']:.1f} s")
+            off = f"TTFT mean off by {result['ttft_mean_error']:.3f} ms"
+            rig.say(f"  {off}, ITL sd {result['reported_itl_sd']:.3f} ms, {result['wall_s']:.1f} s")
             plain.setdefault(tool.name, []).append(result)
     for repetition in range(arguments.joined_runs):
         for tool in (tool for tool in tools if tool.has_records):
@@ -287,10 +289,12 @@ def body(arguments, folder):
 
 def arguments():
     parser = rig.parser(__doc__)
-    parser.add_argument("--loads", nargs="+", default=["100x100x10", "1000x100x20"], help="streams x tokens of a reply x milliseconds between them")
+    parser.add_argument(
+        "--loads", nargs="+", default=["100x100x10", "1000x100x20"], help="streams x tokens of a reply x milliseconds between them")
     parser.add_argument("--ttft", type=float, default=50, help="milliseconds until the server's first token")
     parser.add_argument("--rounds", type=float, default=5, help="requests for each stream")
-    parser.add_argument("--start", choices=("rate", "closed"), default="rate", help="spread evenly at a constant rate, or a closed loop that begins with all at once")
+    parser.add_argument(
+        "--start", choices=("rate", "closed"), default="rate", help="evenly at a constant rate, or a closed loop that begins with all at once")
     parser.add_argument("--joined-runs", type=int, default=1, help="further runs with raw records, for errors request by request")
     parser.add_argument("--vllm-bench", metavar="PATH", help="vllm-bench's program")
     parser.add_argument("--aiperf", metavar="PATH", help="AIPerf's program")
