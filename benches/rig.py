@@ -23,7 +23,7 @@ import join
 import records
 import server_log
 
-SAMPLE_S = 0.25
+SAMPLE_S = 0.2
 # Seconds that a run may take when nothing else is said.
 LIMIT_S = 120
 
@@ -138,7 +138,8 @@ class Cost:
 
     def __init__(self):
         self.cpu_s = self.wall_s = 0.0
-        # Most at any sample: the sum over the tree, in which pages that processes share count for each of them.
+        # Most at any sample: the sum over the tree, in which pages that processes share count for each of them; or the most that one
+        # process ever held, if that is more. The kernel's `ru_maxrss` will not do: it begins with what this script holds when it forks.
         self.peak_bytes = 0
         self.code = None
 
@@ -172,18 +173,17 @@ def watch(process, cost, deadline):
     """Waits for the end of a process and samples its tree's memory meanwhile; its exit code."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    due = time.monotonic()
+    due = time.monotonic() + SAMPLE_S
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             cost.cpu_s = usage.ru_utime + usage.ru_stime
-            cost.peak_bytes = max(cost.peak_bytes, usage.ru_maxrss * 1024)
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > deadline:
             end_session(process.pid)
             deadline = math.inf
         if time.monotonic() >= due:
-            cost.peak_bytes = max(cost.peak_bytes, tree_bytes(process.pid))
+            cost.peak_bytes = max(cost.peak_bytes, *tree_bytes(process.pid))
             due += SAMPLE_S
         time.sleep(0.02)
 
@@ -197,17 +197,26 @@ def end_session(pid):
 
 
 def tree_bytes(root):
-    """Resident memory of a process and its descendants, now."""
-    total, waiting = 0, [root]
+    """Resident memory of a process and its descendants: their sum now, and the most that one of them ever had."""
+    total, most, waiting = 0, 0, [root]
     while waiting:
         pid = waiting.pop()
         try:
-            total += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+            fields = dict(line.split(":", 1) for line in status.splitlines() if line.startswith(("VmRSS:", "VmHWM:")))
+            total += kibibytes(fields.get("VmRSS")) * 1024
+            most = max(most, kibibytes(fields.get("VmHWM")) * 1024)
             for task in os.listdir(f"/proc/{pid}/task"):
                 waiting += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-        except (OSError, IndexError):
+        except OSError:
+            # It has ended meanwhile.
             continue
-    return total
+    return total, most
+
+
+def kibibytes(text):
+    """`  1234 kB`; a process that has ended and waits for its parent has none."""
+    return int(text.split()[0]) if text else 0
 
 
 def median(values):

@@ -26,11 +26,14 @@ class Row:
 
 
 def rows(arguments, known):
-    """All loads on the ring, one stream with both ways to wait, and the first load on the portable driver."""
+    """All loads on the ring, the first also without batches and on the portable driver, and one stream with both ways to wait."""
     made = []
     for streams, per_second in arguments.loads:
         if streams > 1:
             made.append(Row(streams, per_second, "ring", ["--driver", "ring"]))
+            if not made[1:] and "--reap-window-us" in known:
+                # Each completion is reaped as it comes: what user stamps are at their best, and whether batches cost accuracy.
+                made.append(Row(streams, per_second, "ring, unbatched", ["--driver", "ring", "--reap-window-us", "0"]))
             continue
         for mode in ("sleep", "spin"):
             flags = ["--driver", "ring", "--wait-mode", mode]
