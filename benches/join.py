@@ -11,7 +11,7 @@ import math
 class Joined:
     """Every list is of pairs or triples that begin with the server's time, so that a window can be cut out."""
 
-    # (sent, stamp - sent) of each event.
+    # (sent, stamp - sent, whether its read brought others too) of each event. A shared read has one stamp, the newest event's.
     errors: list = dataclasses.field(default_factory=list)
     # (received, the client's time to the first token, the server's, the request's way) of each request: from the first byte sent to
     # the first event's stamp, from the receipt to that event's send, and from the first byte sent to the receipt.
@@ -43,7 +43,8 @@ def join(log, records, stamp="arrival"):
         request = log.requests.get(record.number)
         stamps = record.stamps.get(stamp, [])
         joined.events += len(stamps)
-        joined.shared += record.shared()
+        shared = record.shared()
+        joined.shared += sum(shared)
         if request is None or record.number in seen:
             joined.unmatched += 1
             joined.unknown += len(stamps)
@@ -55,7 +56,7 @@ def join(log, records, stamp="arrival"):
         whole = len(request.index) == request.index[-1] + 1
         joined.unknown += max(0, len(stamps) - len(request.index)) if whole else 0
         if lost == 0:
-            compare(joined, request, record, stamps)
+            compare(joined, request, record, stamps, shared)
     for number, request in log.requests.items():
         if number not in seen:
             joined.unrecorded += 1
@@ -63,11 +64,11 @@ def join(log, records, stamp="arrival"):
     return joined
 
 
-def compare(joined, request, record, stamps):
+def compare(joined, request, record, stamps, shared):
     """The differences of one request, none of whose events is lost."""
     before = None
     for index, sent in zip(request.index, request.sent):
-        joined.errors.append((sent, stamps[index] - sent))
+        joined.errors.append((sent, stamps[index] - sent, shared[index]))
         if before is not None and before[0] + 1 == index:
             joined.gaps.append((sent, stamps[index] - stamps[before[0]], sent - before[1]))
         before = (index, sent)

@@ -41,12 +41,13 @@ class Record:
     error: typing.Optional[str] = None
 
     def shared(self):
-        """Content events that came with another one in one read. Where the file does not number the reads, equal stamps tell."""
+        """For each content event whether it came with another one in one read. Where the file does not number the reads, equal
+        stamps tell."""
         keys = self.reads or self.stamps.get("arrival", [])
         counts = {}
         for key in keys:
             counts[key] = counts.get(key, 0) + 1
-        return sum(count for count in counts.values() if count > 1)
+        return [counts[key] > 1 for key in keys]
 
 
 def lines(path):

@@ -142,6 +142,7 @@ class Cost:
         # process ever held, if that is more. The kernel's `ru_maxrss` will not do: it begins with what this script holds when it forks.
         self.peak_bytes = 0
         self.code = None
+        self.timed_out = False
 
 
 def run(words, core, output, environment=None, limit_s=LIMIT_S):
@@ -165,7 +166,8 @@ def run(words, core, output, environment=None, limit_s=LIMIT_S):
     cost.code = process.returncode = outcome[0]
     if cost.code:
         end = pathlib.Path(output).read_text(encoding="utf-8", errors="replace")[-2000:]
-        raise RigError(f"exit code {cost.code} of `{shlex.join(words)}`; the end of what it said:\n{end}")
+        fate = f"no end within {limit_s:g} s" if cost.timed_out else f"exit code {cost.code}"
+        raise RigError(f"{fate} of `{shlex.join(words)}`; the end of what it said:\n{end}")
     return cost
 
 
@@ -181,7 +183,7 @@ def watch(process, cost, deadline):
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > deadline:
             end_session(process.pid)
-            deadline = math.inf
+            deadline, cost.timed_out = math.inf, True
         if time.monotonic() >= due:
             cost.peak_bytes = max(cost.peak_bytes, *tree_bytes(process.pid))
             due += SAMPLE_S

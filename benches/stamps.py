@@ -13,6 +13,10 @@ COLUMNS = (
     "streams x tokens/s", "driver", "stamps", "error p50", "error p99", "error p99.9", "error max", "TTFT error p99",
     "ITL sd beyond the server's", "ITL sd - server's", "events in shared reads", "lost", "server late p50", "server late p99")
 BOTH = ("kernel", "user")
+# What must be 0, and what it means if it is not.
+COUNTED = {
+    "lost": "events are in the log and not in the records", "unknown": "events are in the records and not in the log",
+    "unmatched": "records name no request of the log", "unrecorded": "requests of the log have no record"}
 
 
 @dataclasses.dataclass
@@ -103,13 +107,15 @@ def numbers(row, log, taken, stamp, cost):
     joined = join.join(log, taken, stamp)
     span = join.plateau(log) if row.streams > 1 else None
     part = joined.window(*span) if span else joined
-    errors = [error / 1000 for _, error in part.errors]
+    errors = [error / 1000 for _, error, _ in part.errors]
+    alone = [error / 1000 for _, error, shared in part.errors if not shared]
     firsts = [(client - server) / 1000 for _, client, server, _ in part.firsts]
     ways = [way / 1000 for *_, way in part.firsts]
     ours, theirs = (join.deviation([gap[place] / 1000 for gap in part.gaps]) for place in (1, 2))
     late = rig.lateness_us(log, round(1e9 / row.per_second), span)
     return {
         **{f"error_p{percent:g}_us": join.percentile(errors, percent) for percent in (0, 50, 90, 99, 99.9, 100)},
+        **{f"error_alone_p{percent:g}_us": join.percentile(alone, percent) for percent in (50, 99, 99.9, 100)},
         **{f"ttft_error_p{percent:g}_us": join.percentile(firsts, percent) for percent in (50, 99, 100)},
         # The part of the TTFT error that lies before the server's receipt, its own delay in reading included.
         **{f"request_way_p{percent:g}_us": join.percentile(ways, percent) for percent in (50, 99, 100)},
@@ -136,19 +142,24 @@ def line(row, stamp, runs):
         rig.shown(middle["server_late_p50_us"]), rig.shown(middle["server_late_p99_us"])]
 
 
-def warnings(row, stamp, runs):
-    """What would make a line of the table say less than it seems to."""
-    name = f"{row.streams} x {row.per_second:g}, {row.driver}, {stamp}"
-    meanings = {
-        "lost": "events are in the log and not in the records", "unknown": "events are in the records and not in the log",
-        "unmatched": "records name no request of the log", "unrecorded": "requests of the log have no record"}
-    for what, meaning in meanings.items():
-        if count := sum(run[what] for run in runs):
-            yield f"{name}: {count} {meaning}"
-    if row.streams > 1 and any(run["whole_load_s"] is None for run in runs):
-        yield f"{name}: the load was never whole; raise --seconds"
-    if any(run["requests_compared"] == 0 for run in runs):
-        yield f"{name}: no TTFT could be compared: the log or the records do not say when requests were received or sent"
+def notes(plan, results):
+    """What would make the table say less than it seems to, with the lines that it is about."""
+    found = {}
+    for (place, stamp), runs in results.items():
+        name = f"{plan[place].streams} x {plan[place].per_second:g}, {plan[place].driver}, {stamp}"
+        for key, meaning in COUNTED.items():
+            if any(run[key] for run in runs):
+                found.setdefault(meaning, []).append(name)
+        if plan[place].streams > 1 and any(run["whole_load_s"] is None for run in runs):
+            found.setdefault("the load was never whole, so all of the run is shown; raise --seconds", []).append(name)
+        if any(run["requests_compared"] == 0 for run in runs):
+            found.setdefault("the log or the records do not say when requests were received or sent, so there is no TTFT error", []).append(name)
+    yield from (f"{meaning} ({'; '.join(names)})" for meaning, names in found.items())
+    for (place, stamp), runs in results.items():
+        middle = rig.medians(runs)
+        if middle["shared"] and stamp == "kernel":
+            alone = ", ".join(f"p{percent:g} {rig.shown(middle[f'error_alone_p{percent:g}_us'])}" for percent in (99, 99.9, 100))
+            yield f"{plan[place].streams} x {plan[place].per_second:g}, {plan[place].driver}, kernel, without shared reads: {alone}"
 
 
 def body(arguments, folder):
@@ -166,9 +177,8 @@ def body(arguments, folder):
     lines = [line(plan[place], stamp, runs) for (place, stamp), runs in sorted(results.items(), key=lambda item: item[0])]
     print(f"Microseconds; medians of {arguments.repeats}. {rig.machine()}.\n")
     print(rig.table(COLUMNS, lines))
-    for (place, stamp), runs in results.items():
-        for text in warnings(plan[place], stamp, runs):
-            print(f"\nNote: {text}.")
+    for text in notes(plan, results):
+        print(f"\nNote: {text}.")
     content = [{"row": dataclasses.asdict(plan[place]), "stamps": stamp, "runs": runs} for (place, stamp), runs in results.items()]
     rig.write_json(arguments, "stamp error", {"rows": content})
 

@@ -97,9 +97,14 @@ class Join(Folder):
         for name, (log, stamps, errors, gaps, *counts) in CASES.items():
             with self.subTest(name):
                 joined = join.join(self.log(log), self.records([raw_line(number, at) for number, at in stamps.items()]))
-                self.assertEqual([error for _, error in joined.errors], errors)
+                self.assertEqual([error for _, error, _ in joined.errors], errors)
                 self.assertEqual([gap[1:] for gap in joined.gaps], gaps)
                 self.assertEqual([joined.lost, joined.unknown, joined.unmatched, joined.unrecorded, joined.shared], counts)
+
+    def test_events_in_shared_reads_are_marked(self):
+        log = self.log(OLD_HEADER + "1 1 0 100\n1 1 1 200\n1 1 2 300\n")
+        joined = join.join(log, self.records([raw_line(1, [201, 201, 302])]))
+        self.assertEqual(joined.errors, [(100, 101, True), (200, 1, True), (300, 2, False)])
 
     def test_time_to_first_token_is_from_the_first_byte_to_the_first_event(self):
         log = self.log(HEADER + "1 1 0 1100 1090 1104 1000\n1 1 1 1200 1190 1204 1000\n")
@@ -119,7 +124,7 @@ class Join(Folder):
     def test_a_window_cuts_by_the_servers_time_and_keeps_the_counts(self):
         log = self.log(OLD_HEADER + "1 1 0 100\n1 1 1 200\n1 1 2 300\n2 2 0 1\n")
         part = join.join(log, self.records([raw_line(1, [101, 202, 303])])).window(150, 250)
-        self.assertEqual((part.errors, part.gaps, part.lost), ([(200, 2)], [(200, 101, 100)], 1))
+        self.assertEqual((part.errors, part.gaps, part.lost), ([(200, 2, False)], [(200, 101, 100)], 1))
 
     def test_the_load_is_whole_from_the_first_end_to_the_last_request(self):
         log = self.log(HEADER + "1 1 0 10 0 0 5\n1 1 1 30 0 0 5\n2 2 0 50 0 0 40\n2 2 1 70 0 0 40\n")
@@ -159,11 +164,11 @@ class Records(Folder):
         record, = self.records([self.with_reads([0, 1, 1], reads)])
         self.assertEqual(record.stamps, {"arrival": [100, 200, 200], "kernel": [100, 200, 200], "user": [109, 209, 209]})
         # The role shares the first event's read; only content counts.
-        self.assertEqual((record.reads, record.shared()), ([0, 1, 1], 2))
+        self.assertEqual((record.reads, record.shared()), ([0, 1, 1], [False, True, True]))
 
     def test_two_reads_with_one_stamp_are_not_shared(self):
         reads = [{"perf_ns": 100, "user_perf_ns": 101}, {"perf_ns": 100, "user_perf_ns": 102}]
-        self.assertEqual(self.records([self.with_reads([0, 1], reads)])[0].shared(), 0)
+        self.assertEqual(self.records([self.with_reads([0, 1], reads)])[0].shared(), [False, False])
 
     def test_a_stamp_that_only_some_reads_have_is_left_out(self):
         reads = [{"perf_ns": 100, "kernel_perf_ns": 100, "user_perf_ns": 101}, {"perf_ns": 202, "user_perf_ns": 202}]

@@ -174,7 +174,7 @@ def joined_numbers(folder, log):
         truth = request.time_to_first() if request else None
         if truth is not None and record.name in reported:
             firsts.append(reported[record.name] - truth / 1e6)
-    errors = [error / 1e6 for _, error in joined.errors]
+    errors = [error / 1e6 for _, error, _ in joined.errors]
     return {
         "requests": len(firsts), **{f"ttft_error_p{percent:g}": join.percentile(firsts, percent) for percent in (0, 50, 99, 100)},
         "events": len(errors), **{f"stamp_error_p{percent:g}": join.percentile(errors, percent) for percent in (0, 50, 99, 99.9, 100)},
