@@ -2,6 +2,7 @@
 """How far stamps are from the truth: the client's stamp of each event minus the server's log of its send. See README.md."""
 import dataclasses
 import shutil
+import sys
 
 import join
 import records
@@ -181,6 +182,7 @@ def body(arguments, folder):
         print(f"\nNote: {text}.")
     content = [{"row": dataclasses.asdict(plan[place]), "stamps": stamp, "runs": runs} for (place, stamp), runs in results.items()]
     rig.write_json(arguments, "stamp error", {"rows": content})
+    return int(any(run[key] for runs in results.values() for run in runs for key in COUNTED))
 
 
 def load(text):
@@ -205,4 +207,4 @@ def arguments():
 
 if __name__ == "__main__":
     given = arguments()
-    rig.main(body, given)
+    sys.exit(rig.main(body, given))
