@@ -21,6 +21,8 @@ pub(super) struct Link {
     /// The peer knows that.
     gone: bool,
     pub(super) sending: bool,
+    /// It is not yet known whether it will be open.
+    pub(super) opening: bool,
     /// All reads take at most three bytes.
     pub(super) bytewise: bool,
     /// Came to the engine's side and was not read.
@@ -43,6 +45,7 @@ impl Link {
             closed: false,
             gone: false,
             sending: false,
+            opening: true,
             bytewise,
             unread: Vec::new(),
             ended: None,

@@ -117,9 +117,28 @@ impl World {
                 Op::Connect { conn, address } => self.connect(engine, conn, address),
                 Op::Send { conn, bytes } => self.send(engine, conn, bytes),
                 Op::Close { conn } => self.close(engine, conn),
-                Op::Wait { until, .. } => return Some(until),
+                Op::Wait { until, sending, .. } => {
+                    self.check_sending(engine, sending);
+                    return Some(until);
+                }
                 Op::Finished => return None,
             }
+        }
+    }
+
+    /// A driver may leave reads for a while only when no request is on its way out.
+    fn check_sending(&mut self, engine: usize, sending: bool) {
+        let worker = &self.workers[engine];
+        if sending || !worker.inbox.is_empty() {
+            return;
+        }
+        let mut links = worker.sockets.iter().flatten();
+        let on_its_way = |&&link: &&usize| self.links[link].opening || self.links[link].sending;
+        if let Some(&link) = links.find(on_its_way) {
+            let conn = self.links[link].conn;
+            self.breaches.push(format!(
+                "{conn:?} was on its way out, and the engine did not say so"
+            ));
         }
     }
 

@@ -261,6 +261,7 @@ impl World {
 
     fn connected(&mut self, link: usize, started: Tick) {
         self.connections += 1;
+        self.links[link].opening = false;
         let done = self.now;
         let local_port = u16::try_from(1_024 + link % 60_000).unwrap_or(0);
         self.report(
