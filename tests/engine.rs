@@ -168,6 +168,11 @@ fn requests_start_when_they_are_due() {
             let mut dues = Vec::new();
             for exchange in &played.exchanges {
                 assert_eq!(exchange.ticks.start, exchange.ticks.due, "{arrivals:?}");
+                // A worker can spin shortly before a send only if it knows of it.
+                let known = played.outcome.announced.contains(&exchange.ticks.due);
+                let by_rate = arrivals != Arrivals::ClosedLoop;
+                let first = exchange.ticks.due == played.starts[0];
+                assert_eq!(known, by_rate || first, "{arrivals:?}");
                 dues.push(exchange.ticks.due);
             }
             if let Arrivals::Constant { rate } = arrivals {

@@ -7,7 +7,7 @@
 //! real driver pumps them: completions are stamped when they happen, queued, and handed over together when the engine wakes;
 //! then the engine is asked until it waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -217,6 +217,8 @@ pub struct Outcome {
     pub buffers_left: usize,
     /// Breaches of the driver's contract: two sends at once, a connection opened over another.
     pub breaches: Vec<String>,
+    /// Times for which engines said that a send would be due.
+    pub announced: BTreeSet<Tick>,
 }
 
 /// Decides what is answered.

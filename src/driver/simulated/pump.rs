@@ -117,7 +117,14 @@ impl World {
                 Op::Connect { conn, address } => self.connect(engine, conn, address),
                 Op::Send { conn, bytes } => self.send(engine, conn, bytes),
                 Op::Close { conn } => self.close(engine, conn),
-                Op::Wait { until, sending, .. } => {
+                Op::Wait {
+                    until,
+                    send_due,
+                    sending,
+                } => {
+                    if send_due {
+                        self.announced.insert(until);
+                    }
                     self.check_sending(engine, sending);
                     return Some(until);
                 }

@@ -4,7 +4,7 @@
 //! seed differ.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
 use crate::clock::{Nanos, Tick};
@@ -121,6 +121,7 @@ pub(super) struct World {
     pub(super) most_sockets: usize,
     pub(super) buffers_out: usize,
     pub(super) breaches: Vec<String>,
+    pub(super) announced: BTreeSet<Tick>,
     pub(super) spinning: bool,
 }
 
@@ -156,6 +157,7 @@ impl World {
             most_sockets: 0,
             buffers_out: 0,
             breaches: Vec::new(),
+            announced: BTreeSet::new(),
             spinning: false,
         };
         for engine in 0..world.workers.len() {
@@ -202,6 +204,7 @@ impl World {
             connections: self.connections,
             most_connections: self.most_sockets,
             breaches: self.breaches,
+            announced: self.announced,
         }
     }
 
