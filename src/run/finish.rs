@@ -44,6 +44,11 @@ pub(super) fn finish(
         log.line(LogLevel::Error, &error.to_string());
         report::tell(&format!("Error: {error}"));
     }
+    if report.client.sent == 0 && !report.was_cancelled {
+        let reason = "no request was sent: the first one would have been due after the run's end; give a longer --benchmark-duration or a higher --request-rate";
+        log.line(LogLevel::Error, reason);
+        report::tell(&format!("Error: {reason}"));
+    }
     written?;
     Ok(match () {
         () if report.profiling.success_count == 0 => Ending::NothingSucceeded,

@@ -246,3 +246,17 @@ fn a_short_run_is_short() {
         "{took:?}"
     );
 }
+
+#[test]
+fn a_run_that_ends_before_its_first_send_says_so() {
+    let mock = Mock::start("--ttft 5 --itl 5");
+    let run = run(
+        &mock.url,
+        "--isl 16 --osl 2 --request-rate 0.5 --arrival-pattern constant --benchmark-duration 0.2",
+    );
+    assert_eq!(run.code, Some(1), "{run}");
+    assert!(
+        run.stderr.contains("no request was sent") && run.stderr.contains("--benchmark-duration"),
+        "{run}"
+    );
+}
