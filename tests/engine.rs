@@ -12,6 +12,9 @@ mod check;
 #[path = "engine/secure.rs"]
 mod secure;
 
+#[path = "engine/stamps.rs"]
+mod stamps;
+
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
@@ -565,12 +568,20 @@ fn a_body_kept_open_after_done_ends_after_the_drain() {
             ending: Ending::Open,
             ..Answer::stream(2, Nanos(MILLI))
         });
-        for exchange in &played.exchanges {
+        for (exchange, left) in played.exchanges.iter().zip(&played.left) {
             assert_eq!(exchange.outcome, Ended::Success, "{delimiter:?}");
             assert!(exchange.head.is_some_and(|head| !head.keep_alive));
             assert_eq!(exchange.events.len(), 3);
             let done = exchange.reads.last().expect("it was read").tick;
-            assert_eq!(exchange.ticks.end.since(done), SECOND);
+            assert_eq!(
+                exchange.ticks.end, done,
+                "the reply ends with its last byte"
+            );
+            assert_eq!(
+                left.since(done),
+                SECOND,
+                "and its slot is held for the rest"
+            );
         }
         assert_eq!(played.counts.connects, 3);
     }

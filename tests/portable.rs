@@ -15,7 +15,7 @@ use std::time::Duration;
 use bench::{Bench, Kept, Words, closed_loop};
 use tokenring::clock::{Clock, Nanos, Tick};
 use tokenring::config::ConnectionReuse;
-use tokenring::driver::{Backend, portable, probe};
+use tokenring::driver::{Backend, StampSource, portable, probe};
 use tokenring::engine::{Control, Counts, Engine, Setup, Stop, Target};
 use tokenring::record::{Exchange, Outcome};
 use tokenring::schedule::Shard;
@@ -111,6 +111,7 @@ fn play(asked: Asked) -> Vec<Exchange> {
             limits: Limits::default(),
             seed: 1,
             rate: clock.rate(),
+            stamps: StampSource::Kernel,
         });
         let kept = Arc::new(Kept::default());
         let control = Arc::new(Go(clock.now()));

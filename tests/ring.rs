@@ -161,6 +161,7 @@ fn drive(driver: &Driver, stamps: StampSource, load: &Load) -> Left {
         limits: Limits::default(),
         seed: 1,
         rate: clock.rate(),
+        stamps,
     };
     let kept = Rc::new(RefCell::new(Vec::new()));
     let workload = OneBody {

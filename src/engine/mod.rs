@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{ConnectionReuse, PhasePlan};
-use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
+use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp, StampSource};
 use crate::endpoint::Reply;
 use crate::record::{Exchange, Outcome};
 use crate::schedule::Shard;
@@ -17,6 +17,7 @@ use crate::wire::{Fault, Limits};
 
 mod conn;
 mod deadline;
+mod ending;
 mod flight;
 mod phase;
 mod request;
@@ -24,7 +25,7 @@ mod tls;
 
 use conn::{State, Table};
 use deadline::Deadlines;
-use flight::{Flight, Progress};
+use flight::{Flight, Progress, arrival};
 use phase::Phases;
 
 /// After `[DONE]` the peer has this long to end the body; then the request ends as it stands and the connection is closed.
@@ -54,6 +55,8 @@ pub struct Setup {
     pub seed: u64,
     /// Scale of the ticks.
     pub rate: Rate,
+    /// Which stamp of a read is its arrival. The other one stays in the exchange.
+    pub stamps: StampSource,
 }
 
 /// One place to send requests to.
@@ -187,6 +190,14 @@ pub struct Engine {
     spare_flights: Vec<Box<Flight>>,
     spare_buffers: Vec<Vec<u8>>,
     plain: Vec<u8>,
+    /// Connections with reads of this batch that are not marked as parsed yet.
+    unmarked: Vec<ConnId>,
+    /// Exchanges that ended in this batch: handed over when it is parsed.
+    #[expect(
+        clippy::vec_box,
+        reason = "they move from here to the sink without a copy"
+    )]
+    ended: Vec<Box<Exchange>>,
     uuids: request::Uuids,
     counts: Counts,
     serial: u64,
@@ -221,6 +232,8 @@ impl Engine {
             spare_flights: Vec::new(),
             spare_buffers: Vec::new(),
             plain: Vec::new(),
+            unmarked: Vec::new(),
+            ended: Vec::new(),
             uuids,
             counts: Counts::default(),
             serial: 0,
@@ -228,12 +241,16 @@ impl Engine {
         }
     }
 
-    /// What to do next. `now` may not go backwards.
+    /// What to do next. `now` may not go backwards. Drivers ask when they have handed over a batch of completions, so the first
+    /// `now` after a batch is when it had been parsed.
     pub fn next(&mut self, now: Tick) -> Op {
+        self.batch_parsed(now);
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
         let until = self.turn(now);
+        // What was cut or expired in this turn.
+        self.batch_parsed(now);
         match self.ops.pop_front() {
             Some(op) => op,
             None if self.finished => Op::Finished,
@@ -299,6 +316,7 @@ impl Engine {
         if c.tls.is_none() {
             return self.on_plain(conn, data, data.len(), stamp);
         }
+        let came = arrival(stamp, self.setup.stamps);
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let outcome = c
@@ -307,10 +325,10 @@ impl Engine {
             .map_or(Ok(()), |tls| tls.receive(data, &mut plain));
         if let Err(fault) = outcome {
             self.plain = plain;
-            return self.finish(conn, Outcome::Fault(fault), stamp.tick);
+            return self.finish(conn, Outcome::Fault(fault), came);
         }
         self.flush_tls(conn);
-        self.after_handshake(conn, stamp.tick);
+        self.after_handshake(conn, came);
         if !plain.is_empty() {
             self.on_plain(conn, &plain, data.len(), stamp);
         }
@@ -355,14 +373,18 @@ impl Engine {
             // Bytes that answer no request: the connection is out of step.
             return self.close(conn);
         };
-        match flight.receive(data, wire_bytes, stamp) {
+        if !flight.is_unmarked() {
+            self.unmarked.push(conn);
+        }
+        let came = arrival(stamp, self.setup.stamps);
+        match flight.receive(data, wire_bytes, stamp, self.setup.stamps) {
             Progress::More => {}
             Progress::DoneSeen => {
                 let serial = flight.serial;
                 self.drain_deadlines.push(stamp.tick, conn, serial);
             }
-            Progress::Whole => self.finish(conn, Outcome::Success, stamp.tick),
-            Progress::Wrong(fault) => self.finish(conn, Outcome::Fault(fault), stamp.tick),
+            Progress::Whole => self.finish(conn, Outcome::Success, came),
+            Progress::Wrong(fault) => self.finish(conn, Outcome::Fault(fault), came),
         }
     }
 
@@ -423,59 +445,6 @@ impl Engine {
                 flight.exchange.ticks.tls_end = tick;
             }
             self.send_request(conn);
-        }
-    }
-
-    /// Ends the flight on `conn`: the connection is kept or closed, the session goes on or ends, the exchange is handed over.
-    fn finish(&mut self, conn: ConnId, outcome: Outcome, tick: Tick) {
-        let Some(c) = self.table.current(conn) else {
-            return;
-        };
-        let Some(mut flight) = c.flight.take() else {
-            return self.close(conn);
-        };
-        flight.exchange.outcome = outcome;
-        flight.exchange.ticks.end = tick;
-        c.served = c.served.saturating_add(1);
-        let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
-        self.settle(conn, keep, flight.session.as_mut());
-        self.counts.in_flight -= 1;
-        match outcome {
-            Outcome::Success => self.counts.whole += 1,
-            Outcome::Fault(_) | Outcome::Timeout => self.counts.failed += 1,
-            Outcome::GraceEnded | Outcome::Interrupted => self.counts.cancelled += 1,
-        }
-        self.end_turn(&mut flight, tick);
-        let spare = std::mem::replace(&mut flight.exchange, self.sink.blank());
-        self.sink.push(spare);
-        self.spare_flights.push(flight);
-    }
-
-    /// Pools the connection, keeps it for its session, or closes it.
-    fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
-        let goes_on = !self.phases.is_cut();
-        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
-        match (keep, self.setup.reuse, next_turn) {
-            (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
-            (true, ConnectionReuse::StickyUserSessions, Some(session)) => {
-                session.keep(conn);
-                self.table.make_idle(conn, false);
-            }
-            _ => self.close(conn),
-        }
-    }
-
-    fn close(&mut self, conn: ConnId) {
-        if self.table.release(conn) {
-            self.counts.open_connections -= 1;
-            self.ops.push_back(Op::Close { conn });
-        }
-    }
-
-    fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if self.spare_buffers.len() < 1_024 {
-            bytes.clear();
-            self.spare_buffers.push(bytes);
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn start(
     let mut threads = Vec::with_capacity(ends.len());
     let count = ends.len();
     for (index, (end, &core)) in ends.into_iter().zip(&cores.workers).enumerate() {
-        let setup = Arc::new(prepared.setup(clock.rate())?);
+        let setup = Arc::new(prepared.setup(clock.rate(), driver.1)?);
         let material = Arc::clone(&prepared.material);
         let gate = Arc::clone(gate);
         let clock = clock.clone();
