@@ -106,6 +106,7 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
     let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
     let start = Anchor {
         tick: Tick(0),
+        raw_ns: 0,
         monotonic_ns: 0,
         wall_ns: 0,
         width: 0,

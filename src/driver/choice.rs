@@ -57,7 +57,7 @@ pub enum Driver {
     },
 }
 
-/// What rings went through; sums over a run, all 0 on the portable driver.
+/// What rings went through; sums over a run, but for the mapping's error; all 0 on the portable driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingTally {
     /// Reads that brought bytes.
@@ -75,6 +75,8 @@ pub struct RingTally {
     pub stale: u64,
     /// Steps of the wall clock.
     pub steps: u64,
+    /// The largest error of the mapping of the kernel's stamps to ticks, over all workers.
+    pub mapping_error_ns: u64,
 }
 
 impl RingTally {
@@ -87,6 +89,7 @@ impl RingTally {
         self.overflows += other.overflows;
         self.stale += other.stale;
         self.steps += other.steps;
+        self.mapping_error_ns = self.mapping_error_ns.max(other.mapping_error_ns);
     }
 }
 

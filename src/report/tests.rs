@@ -395,6 +395,7 @@ fn raw_export(exchange: &Exchange, record: &Record, bodies: &[&[u8]]) -> String 
     let path = folder.path().join("raw.jsonl");
     let anchor = Anchor {
         tick: Tick(0),
+        raw_ns: 0,
         monotonic_ns: 100,
         wall_ns: 0,
         width: 0,

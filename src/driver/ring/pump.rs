@@ -65,6 +65,7 @@ pub fn run(
     pump.close_all()?;
     pump.tally.overflows = pump.ring.overflows();
     pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
+    pump.tally.mapping_error_ns = pump.kernel.as_ref().map_or(0, |kernel| kernel.error().0);
     Ok((pump.engine, pump.tally))
 }
 
