@@ -216,6 +216,28 @@ fn the_closed_loop_reaches_its_concurrency_and_never_exceeds_it() {
     }
 }
 
+/// 50 of 50 at once (F5): none waits for another, also where they do not divide by the workers.
+#[test]
+fn a_burst_starts_at_once_on_every_worker() {
+    for (concurrency, workers) in [(50, 1), (50, 2), (50, 3), (7, 4), (3, 5)] {
+        let mut bench = Bench::new(closed_loop(concurrency, 200));
+        bench.workers = workers;
+        let mut simulation = Simulation::new(concurrency as u64);
+        simulation.server = Box::new(stream);
+        let played = bench.play(simulation);
+        let start = played.starts[0];
+        let first = played.exchanges.iter().filter(|e| e.ticks.due == start);
+        let first: Vec<&Exchange> = first.collect();
+        let place = format!("{concurrency} over {workers}");
+        assert_eq!(first.len(), concurrency, "{place}");
+        let sent = first[0].ticks.first_byte_sent;
+        for exchange in first {
+            assert_eq!(exchange.ticks.submitted, start, "{place}");
+            assert_eq!(exchange.ticks.first_byte_sent, sent, "{place}");
+        }
+    }
+}
+
 /// Counts by outcome over many runs, so that a fault that never comes about is noticed.
 #[test]
 fn the_faults_of_the_simulation_come_about() {

@@ -78,8 +78,8 @@ impl Hand {
                 Op::Connect { conn, .. } => self.engine().on_connected(conn, 40_000, now, now),
                 Op::Send { conn, bytes } => {
                     let sent = Sent {
-                        first: now,
-                        last: now.plus(3),
+                        first: now.plus(7),
+                        last: now.plus(10),
                         writes: 1,
                         error: None,
                     };
@@ -151,7 +151,7 @@ fn every_read_keeps_its_stamps_and_the_end_of_its_parsing() {
         assert_eq!((ticks.due, ticks.submitted), (Tick(1), Tick(100)));
         assert_eq!(
             (ticks.first_byte_sent, ticks.last_byte_sent),
-            (Tick(100), Tick(103))
+            (Tick(107), Tick(110))
         );
         // The other connection's reads, and the successor's due time: its slot was free when the last byte had come.
         hand.receive(one, &[HEAD, EVENT, END].concat(), 4_000, 4_100);
@@ -162,6 +162,8 @@ fn every_read_keeps_its_stamps_and_the_end_of_its_parsing() {
         };
         assert_eq!(successor.ticks.due, Tick(due), "{source:?}");
         assert_eq!(successor.ticks.submitted, Tick(3_333));
+        // On a kept connection a request starts with its first byte, whatever was done before (E2).
+        assert_eq!(successor.ticks.start, Tick(3_340));
         let came: Vec<u64> = other.reads[..1].iter().map(|r| r.arrival().0).collect();
         assert_eq!(came, [arrivals[1]], "without a kernel's stamp the worker's");
         let parsed: Vec<u64> = other.reads.iter().map(|read| read.parsed.0).collect();
