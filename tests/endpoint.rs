@@ -106,6 +106,7 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
     let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
     let start = Anchor {
         tick: Tick(0),
+        raw_ns: 0,
         monotonic_ns: 0,
         wall_ns: 0,
         width: 0,
@@ -138,8 +139,10 @@ fn exchange(status: u16, content: ContentKind, pieces: &[&[u8]]) -> Exchange {
         exchange.reads.push(Read {
             tick: Tick(200 + 10 * index as u64),
             kernel: Tick::NEVER,
-            wire_bytes: 1,
+            parsed: Tick::NEVER,
             body_end: exchange.body.len() as u64,
+            wire_bytes: 1,
+            by_kernel: false,
         });
     }
     exchange.ticks.end = Tick(900);
@@ -391,6 +394,9 @@ fn arrivals_are_those_of_the_completing_reads() {
         &[b": ping\n\n", left, &two, A, b"data: [DONE]\n\n"],
     );
     exchange.reads[3].kernel = Tick(225);
+    exchange.reads[3].by_kernel = true;
+    // There, but not chosen.
+    exchange.reads[4].kernel = Tick(231);
     let record = interpret(plan(EndpointKind::Chat), &exchange);
     let at: Vec<u64> = record.chunks.iter().map(|chunk| chunk.at.0).collect();
     assert_eq!(at, [120, 120, 120, 125]);
@@ -398,6 +404,49 @@ fn arrivals_are_those_of_the_completing_reads() {
     assert_eq!((record.coalesced_count, record.keep_alive_count), (3, 1));
     assert!(!record.whole_in_one_read && record.done_seen);
     assert_eq!(record.end, Nanos(800));
+}
+
+/// Continuous usage tells the tokens of each event, and chunks take those of empty deltas before them (B10, B11, B12).
+#[test]
+fn tokens_are_told_by_event_and_by_chunk() {
+    let usage = |content: &str, total: u64| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{content}\"}}}}],\"usage\":{{\"completion_tokens\":{total}}}}}\n\n"
+        )
+    };
+    let last = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":12}}\n\n";
+    let events = [
+        usage("", 0),
+        usage("abc", 5),
+        usage("", 6),
+        usage("d", 7),
+        ": ping\n\n".to_owned(),
+        usage("efg", 12),
+        last.to_owned(),
+    ];
+    let pieces: Vec<&[u8]> = events.iter().map(String::as_bytes).collect();
+    let mut plan = plan(EndpointKind::Chat);
+    let told = |plan: Plan, pieces: &[&[u8]]| {
+        let record = interpret(plan, &exchange(200, ContentKind::EventStream, pieces));
+        let chunks: Vec<Option<u32>> = record.chunks.iter().map(|c| c.tokens).collect();
+        let events: Vec<Option<u32>> = record.events.iter().map(|e| e.tokens).collect();
+        (chunks, events)
+    };
+    plan.output.level = ExportLevel::Records;
+    let (chunks, events) = told(plan.clone(), &pieces);
+    assert_eq!(chunks, [Some(5), Some(2), Some(5)]);
+    assert_eq!(events, [], "events are for the raw export");
+    plan.output.level = ExportLevel::Raw;
+    let (_, events) = told(plan.clone(), &pieces);
+    let known = [0, 5, 1, 1, 0, 5, 0].map(Some);
+    assert_eq!(events[..4], known[..4]);
+    assert_eq!(
+        (events[4], &events[5..]),
+        (None, &known[5..]),
+        "a comment tells nothing"
+    );
+    let (chunks, events) = told(plan, &[A, A, last.as_bytes()]);
+    assert_eq!((chunks, events), (vec![None; 2], vec![None; 3]));
 }
 
 /// A stream that calls itself something else: lines end in any of three ways, and the last event may lack its empty line.

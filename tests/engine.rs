@@ -12,6 +12,9 @@ mod check;
 #[path = "engine/secure.rs"]
 mod secure;
 
+#[path = "engine/stamps.rs"]
+mod stamps;
+
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
@@ -214,6 +217,28 @@ fn the_closed_loop_reaches_its_concurrency_and_never_exceeds_it() {
             );
             assert_eq!(played.counts.whole, 60);
             assert!(played.outcome.now > Tick(0));
+        }
+    }
+}
+
+/// 50 of 50 at once (F5): none waits for another, also where they do not divide by the workers.
+#[test]
+fn a_burst_starts_at_once_on_every_worker() {
+    for (concurrency, workers) in [(50, 1), (50, 2), (50, 3), (7, 4), (3, 5)] {
+        let mut bench = Bench::new(closed_loop(concurrency, 200));
+        bench.workers = workers;
+        let mut simulation = Simulation::new(concurrency as u64);
+        simulation.server = Box::new(stream);
+        let played = bench.play(simulation);
+        let start = played.starts[0];
+        let first = played.exchanges.iter().filter(|e| e.ticks.due == start);
+        let first: Vec<&Exchange> = first.collect();
+        let place = format!("{concurrency} over {workers}");
+        assert_eq!(first.len(), concurrency, "{place}");
+        let sent = first[0].ticks.first_byte_sent;
+        for exchange in first {
+            assert_eq!(exchange.ticks.submitted, start, "{place}");
+            assert_eq!(exchange.ticks.first_byte_sent, sent, "{place}");
         }
     }
 }
@@ -570,12 +595,20 @@ fn a_body_kept_open_after_done_ends_after_the_drain() {
             ending: Ending::Open,
             ..Answer::stream(2, Nanos(MILLI))
         });
-        for exchange in &played.exchanges {
+        for (exchange, left) in played.exchanges.iter().zip(&played.left) {
             assert_eq!(exchange.outcome, Ended::Success, "{delimiter:?}");
             assert!(exchange.head.is_some_and(|head| !head.keep_alive));
             assert_eq!(exchange.events.len(), 3);
             let done = exchange.reads.last().expect("it was read").tick;
-            assert_eq!(exchange.ticks.end.since(done), SECOND);
+            assert_eq!(
+                exchange.ticks.end, done,
+                "the reply ends with its last byte"
+            );
+            assert_eq!(
+                left.since(done),
+                SECOND,
+                "and its slot is held for the rest"
+            );
         }
         assert_eq!(played.counts.connects, 3);
     }

@@ -31,6 +31,7 @@ fn chunk(at: Nanos, reasoning: bool) -> Chunk {
             PieceKind::Text
         },
         output: !reasoning,
+        tokens: None,
     }
 }
 
@@ -214,6 +215,8 @@ fn request_mean_and_gap_mean_are_two_metrics() {
     let summary = summary(&[slow, fast], &streaming());
     assert_avg(&summary, "inter_token_latency", 55.0);
     assert_avg(&summary, "inter_chunk_latency", 1100.0 / 101.0);
+    assert_avg(&summary, "inter_token_gap", 1100.0 / 101.0);
+    assert_avg(&summary, "max_inter_chunk_gap", 55.0);
     let gaps = summary.row("inter_chunk_latency").unwrap().stats;
     assert_eq!(
         (gaps.count, gaps.min, gaps.max),
@@ -525,6 +528,7 @@ fn notes_say_what_to_distrust() {
         "1 of 2 replies were not streamed",
         "1 of 1 replies arrived whole in one read: their TTFT equals their latency",
         "Events arrive in bursts: 3 of 3 content events (100.0 %)",
+        "1 of 1 streams do not tell how many tokens each event carries (100.3 on average)",
         "Prompt tokens differ by 100.0 % between client and server: 10 counted here, 20 by the server",
         "Output length was not honoured: asked for 1,024 tokens, got a mean of 300 in 1 of 1 requests.",
         "1 of 2 requests were sent again",
@@ -797,5 +801,99 @@ proptest! {
         prop_assert_eq!(merged.errors, whole.errors);
         prop_assert_eq!(merged.notes, whole.notes);
         prop_assert_eq!(merged.window, whole.window);
+    }
+}
+
+/// Gaps of 20, 30 and 40 ms; the last three events carry 2, 0 and 5 tokens: 10, 10, then (30 + 40) / 5 = 14 five times.
+#[test]
+fn token_gaps_weigh_by_the_tokens_of_an_event() {
+    let mut record = streamed(0, &[100, 120, 150, 190]);
+    for (chunk, tokens) in record.chunks.iter_mut().zip([1, 2, 0, 5]) {
+        chunk.tokens = Some(tokens);
+    }
+    let counted = summary(&[record], &streaming());
+    let stats = counted.row("inter_token_gap").unwrap().stats;
+    assert_eq!(stats.count, Some(7));
+    assert_eq!((stats.min, stats.max), (Some(10.0), Some(14.0)));
+    assert_avg(&counted, "inter_token_gap", 90.0 / 7.0);
+    assert!((stats.p50.unwrap() - 14.0).abs() < 0.014, "{stats:?}");
+    assert_avg(&counted, "inter_chunk_latency", 30.0);
+    assert_eq!(
+        counted.row("inter_chunk_latency").unwrap().stats.count,
+        Some(3)
+    );
+}
+
+/// Where no event tells its tokens, each is one if the counts say so; else nothing is made up, and a note says what is missing.
+#[test]
+fn an_event_is_a_token_only_where_the_counts_agree() {
+    let stream = |output: u64, told: Option<u64>| {
+        let mut record = streamed(0, &[100, 110, 120, 130, 140, 150, 160, 170, 180, 190]);
+        record.tokens.output = Some(output);
+        record.usage = told.map(|completion_tokens| Usage {
+            completion_tokens: Some(completion_tokens),
+            ..Usage::default()
+        });
+        record
+    };
+    for (output, told, gaps) in [
+        (10, None, Some(9)),
+        (9, None, Some(9)),
+        (11, None, Some(9)),
+        (30, Some(10), Some(9)),
+        // Hidden reasoning is in the server's count only.
+        (10, Some(500), Some(9)),
+        (12, None, None),
+        (8, None, None),
+        (30, Some(30), None),
+    ] {
+        let summary = summary(&[stream(output, told)], &streaming());
+        let row = summary.row("inter_token_gap");
+        let place = format!("{output} {told:?}");
+        assert_eq!(row.and_then(|row| row.stats.count), gaps, "{place}");
+        let said = |note: &String| note.contains("do not tell how many tokens");
+        assert_eq!(summary.notes.iter().any(said), gaps.is_none(), "{place}");
+    }
+    let mut told = stream(30, None);
+    for chunk in &mut told.chunks[1..] {
+        chunk.tokens = Some(2);
+    }
+    let three = summary(&[stream(30, None), told, stream(10, None)], &streaming());
+    let note = three
+        .notes
+        .iter()
+        .find(|note| note.contains("tokens each event"));
+    assert_eq!(
+        note.map(|note| note.split(':').next().unwrap()),
+        Some("1 of 3 streams do not tell how many tokens each event carries (3.0 on average)")
+    );
+    // 18 tokens 5 ms apart, 9 that are 10 ms apart.
+    assert_avg(&three, "inter_token_gap", 180.0 / 27.0);
+}
+
+#[test]
+fn an_absurd_token_count_is_bounded() {
+    let mut record = streamed(0, &[0, 1_000]);
+    record.chunks[1].tokens = Some(u32::MAX);
+    let summary = summary(&[record], &streaming());
+    assert_eq!(
+        summary.row("inter_token_gap").unwrap().stats.count,
+        Some(1 << 20)
+    );
+}
+
+#[test]
+fn bursts_are_said_to_make_gaps_meaningless() {
+    for (coalesced, says) in [(0, None), (1, Some("gaps of 0")), (8, Some("say nothing"))] {
+        let mut record = streamed(0, &[10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
+        record.coalesced_count = coalesced;
+        let summary = summary(&[record], &streaming());
+        let burst = summary.notes.iter().find(|note| note.contains("bursts"));
+        assert_eq!(burst.is_some(), says.is_some(), "{coalesced}");
+        assert!(
+            says.is_none_or(|says| burst.unwrap().contains(says)),
+            "{burst:?}"
+        );
+        assert_avg(&summary, "coalesced_events", f64::from(coalesced) / 10.0);
     }
 }

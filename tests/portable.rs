@@ -16,7 +16,7 @@ use bench::{Bench, Kept, Words, closed_loop};
 use tokenring::clock::{Clock, Nanos, Tick};
 use tokenring::config::ConnectionReuse;
 use tokenring::driver::portable::Wishes;
-use tokenring::driver::{Backend, portable, probe};
+use tokenring::driver::{Backend, StampSource, portable, probe};
 use tokenring::engine::{Control, Counts, Engine, Setup, Stop, Target};
 use tokenring::record::{Exchange, Outcome};
 use tokenring::schedule::Shard;
@@ -113,6 +113,7 @@ fn play(asked: Asked) -> Vec<Exchange> {
             limits: Limits::default(),
             seed: 1,
             rate: clock.rate(),
+            stamps: StampSource::Kernel,
         });
         let kept = Arc::new(Kept::default());
         let control = Arc::new(Go(clock.now()));

@@ -163,6 +163,7 @@ fn drive(way: &Way, load: &Load) -> Left {
         limits: Limits::default(),
         seed: 1,
         rate: clock.rate(),
+        stamps: way.stamps,
     };
     let kept = Rc::new(RefCell::new(Vec::new()));
     let workload = OneBody {

@@ -3,14 +3,14 @@
 //! In: wall-clock nanoseconds of receive stamps (`CLOCK_REALTIME`, all that the kernel offers for TCP). Out: the ticks at which
 //! they were taken. Never: maps a stamp across a step of the wall clock; such a stamp is given up, and the step is counted.
 //!
-//! The offset between the two clocks is measured anew every 50 ms, as the tightest of eight brackets. Before each batch of stamps
-//! is mapped one more look tells whether the wall clock was set since the last one. What is left is half a bracket (some 50 ns)
-//! and what the wall clock is slewed by in 50 ms: at the kernel's fastest, 500 parts in a million, 25 us.
+//! The offset between the two clocks is measured anew every 10 ms, as the tightest of eight brackets. Before each batch of stamps
+//! is mapped one more look tells how far the wall clock has run off since, or whether it was set. The largest of those distances
+//! and half a bracket (some 50 ns) are the error that is reported; at the kernel's fastest slew, 500 parts in a million, it is 5 us.
 
 use super::{Clock, Nanos, Rate, Tick};
 
 /// The offset is measured again after this long.
-const FIT_EVERY: Nanos = Nanos::from_millis(50);
+const FIT_EVERY: Nanos = Nanos::from_millis(10);
 
 /// Brackets of a fit; the tightest counts.
 const BRACKETS: usize = 8;
@@ -20,6 +20,10 @@ const STEP_LEAST: Nanos = Nanos(100_000);
 
 /// Allowed besides: twice the fastest slew that the kernel does.
 const SLEW_PARTS: f64 = 1e-3;
+
+/// After the wall clock was set back its times come again. Bytes that wait unread for longer than this are not looked for among
+/// those that may have come before.
+const REPEAT_MOST: Nanos = Nanos::from_millis(1_000);
 
 /// One reading of the wall clock between two of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,36 +46,119 @@ impl WallBracket {
     }
 }
 
-/// How wall-clock nanoseconds map to ticks, without a clock of its own.
+/// How wall-clock nanoseconds map to ticks, without a clock of its own: looks are taken by a function.
 ///
 /// ```
 /// use tokenring::clock::{Rate, Tick, WallBracket, WallMap};
 /// let bracket = |tick, wall_ns| WallBracket { before: Tick(tick), wall_ns, after: Tick(tick) };
 /// let mut map = WallMap::new(Rate::NANOS, bracket(1_000, 7_000_000));
 /// assert_eq!(map.tick(6_999_900), Tick(900));
-/// assert!(!map.agrees(&bracket(2_000, 99_000_000)), "the clock was set");
+/// assert!(!map.look(Tick(2_000), || bracket(2_000, 99_000_000)), "the clock was set");
+/// assert_eq!(map.tick(99_000_500), Tick(2_500), "and is mapped anew");
+/// assert_eq!(map.tick(7_000_500), Tick::NEVER, "what came before it is not");
 /// ```
 #[derive(Clone, Debug)]
 pub struct WallMap {
     rate: Rate,
     anchor: WallBracket,
+    next_fit: Tick,
+    /// Stamps that map to before this may be of before a step.
+    trusted_from: Tick,
+    /// The largest error seen, in ticks.
+    error: u64,
+    steps: u64,
 }
 
 impl WallMap {
     /// A map through `anchor`.
     #[must_use]
     pub fn new(rate: Rate, anchor: WallBracket) -> WallMap {
-        WallMap { rate, anchor }
+        let mut map = WallMap {
+            rate,
+            anchor,
+            next_fit: Tick(0),
+            trusted_from: Tick(0),
+            error: 0,
+            steps: 0,
+        };
+        map.renew(anchor);
+        map
+    }
+
+    /// To be called once for each batch of stamps, before the first is mapped: whether the wall clock ran steadily since the last
+    /// look. If not, no stamp of this batch can be trusted, and the next batch is mapped by a new offset. `take` reads the clocks,
+    /// once or several times; `now` is the counter.
+    pub fn look(&mut self, now: Tick, mut take: impl FnMut() -> WallBracket) -> bool {
+        let due = now >= self.next_fit;
+        let bracket = if due { tightest(&mut take) } else { take() };
+        let steady = self.agrees(&bracket);
+        if !steady {
+            self.steps += 1;
+            // Times between the new and the old one come a second time, and cannot be told apart.
+            let expected = self.mapped(bracket.wall_ns);
+            let back = bracket.before.since(expected);
+            let back = back.min(self.rate.ticks(REPEAT_MOST));
+            self.trusted_from = bracket.after.plus(back);
+        } else if !due {
+            let off = self.half_width().saturating_add(self.off(&bracket));
+            self.error = self.error.max(off);
+        }
+        if due {
+            self.renew(bracket);
+        } else if !steady {
+            self.renew(tightest(&mut take));
+        }
+        steady
+    }
+
+    /// The tick of a wall-clock moment, before or after the last look; [`Tick::NEVER`] when it may be a stamp of before the clock was
+    /// set.
+    #[must_use]
+    pub fn tick(&self, wall_ns: u64) -> Tick {
+        let mapped = self.mapped(wall_ns);
+        if mapped < self.trusted_from {
+            Tick::NEVER
+        } else {
+            mapped
+        }
+    }
+
+    /// The tick of the stamp of a read that was seen complete at `completed`: not after that, since the mapping may be off by a little;
+    /// [`Tick::NEVER`] when it would lie far after it, or may be of before the clock was set.
+    #[must_use]
+    pub fn stamp(&self, wall_ns: u64, completed: Tick) -> Tick {
+        let mapped = self.tick(wall_ns);
+        if mapped.since(completed) > self.rate.ticks(STEP_LEAST) {
+            Tick::NEVER
+        } else {
+            mapped.min(completed)
+        }
+    }
+
+    /// The largest error of a stamp so far: half the bracket that it was mapped by, and how far the wall clock had run off since.
+    #[must_use]
+    pub fn error(&self) -> Nanos {
+        self.rate.nanos(self.error)
+    }
+
+    /// Steps of the wall clock seen so far.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// The map goes through `anchor` from here on.
-    pub fn renew(&mut self, anchor: WallBracket) {
+    fn renew(&mut self, anchor: WallBracket) {
         self.anchor = anchor;
+        self.next_fit = anchor.after.plus(self.rate.ticks(FIT_EVERY));
+        self.error = self.error.max(self.half_width());
     }
 
-    /// The tick of a wall-clock moment, before or after the anchor.
-    #[must_use]
-    pub fn tick(&self, wall_ns: u64) -> Tick {
+    fn half_width(&self) -> u64 {
+        self.anchor.width().div_ceil(2)
+    }
+
+    fn mapped(&self, wall_ns: u64) -> Tick {
         let middle = self.anchor.middle();
         if wall_ns >= self.anchor.wall_ns {
             middle.plus(self.rate.ticks(Nanos(wall_ns - self.anchor.wall_ns)))
@@ -81,30 +168,19 @@ impl WallMap {
         }
     }
 
-    /// Whether `bracket` lies where this map expects it: false after a step of the wall clock, forward or back. A bracket that is
-    /// itself wide proves a step only beyond its width.
-    #[must_use]
-    pub fn agrees(&self, bracket: &WallBracket) -> bool {
-        let expected = self.tick(bracket.wall_ns);
-        let off = expected
-            .since(bracket.after)
-            .max(bracket.before.since(expected));
-        let elapsed = self.rate.nanos(bracket.after.since(self.anchor.before));
-        let allowed = STEP_LEAST.0 as f64 + SLEW_PARTS * elapsed.0 as f64;
-        self.rate.nanos(off).0 as f64 <= allowed
+    /// Ticks by which `bracket` lies beside where this map expects it, for certain: one that is itself wide proves only what is
+    /// beyond its width.
+    fn off(&self, bracket: &WallBracket) -> u64 {
+        let expected = self.mapped(bracket.wall_ns);
+        let early = expected.since(bracket.after);
+        early.max(bracket.before.since(expected))
     }
 
-    /// How far off a stamp can be that this map is used for, as `bracket`, a later reading, shows: what the wall clock gained or
-    /// lost in the time that a map is used, and half of the wider bracket.
-    #[must_use]
-    pub fn error(&self, bracket: &WallBracket) -> Nanos {
-        let (expected, seen) = (self.tick(bracket.wall_ns), bracket.middle());
-        let off = expected.since(seen).max(seen.since(expected));
-        let elapsed = seen.since(self.anchor.middle()).max(1);
-        let used = (self.rate.ticks(FIT_EVERY) as f64 / elapsed as f64).min(1.0);
-        let half = self.anchor.width().max(bracket.width()) / 2;
-        let off = self.rate.nanos(off).0 as f64 * used;
-        Nanos::from_seconds(off / 1e9) + self.rate.nanos(half)
+    /// Whether `bracket` lies where this map expects it: false after a step of the wall clock, forward or back.
+    fn agrees(&self, bracket: &WallBracket) -> bool {
+        let elapsed = self.rate.nanos(bracket.after.since(self.anchor.before));
+        let allowed = STEP_LEAST.0 as f64 + SLEW_PARTS * elapsed.0 as f64;
+        self.rate.nanos(self.off(bracket)).0 as f64 <= allowed
     }
 }
 
@@ -113,76 +189,56 @@ impl WallMap {
 pub struct KernelClock {
     clock: Clock,
     map: WallMap,
-    next_fit: Tick,
-    steps: u64,
-    error: Nanos,
 }
 
 impl KernelClock {
     /// Measures the offset.
     #[must_use]
     pub fn new(clock: &Clock) -> KernelClock {
-        let anchor = tightest(clock);
+        let anchor = tightest(&mut || one_bracket(clock));
         KernelClock {
             map: WallMap::new(clock.rate(), anchor),
-            next_fit: next_fit(clock, anchor),
             clock: clock.clone(),
-            steps: 0,
-            error: clock.rate().nanos(anchor.width() / 2),
         }
     }
 
     /// To be called once for each batch of stamps, before the first is mapped: whether the wall clock ran steadily since the last
     /// call. If not, no stamp of this batch can be trusted, and the next batch is mapped by a new offset.
     pub fn is_steady(&mut self) -> bool {
-        let due = self.clock.now() >= self.next_fit;
-        let bracket = if due {
-            tightest(&self.clock)
-        } else {
-            one_bracket(&self.clock)
-        };
-        let steady = self.map.agrees(&bracket);
-        if !steady {
-            self.steps += 1;
-        }
-        if due && steady {
-            self.error = self.error.max(self.map.error(&bracket));
-        }
-        if due || !steady {
-            let anchor = if due { bracket } else { tightest(&self.clock) };
-            self.map.renew(anchor);
-            self.next_fit = next_fit(&self.clock, anchor);
-        }
-        steady
+        let clock = &self.clock;
+        self.map.look(clock.now(), || one_bracket(clock))
     }
 
-    /// The tick of a receive stamp.
+    /// The tick of a receive stamp; [`Tick::NEVER`] when it may have been taken before the wall clock was set.
     #[must_use]
     pub fn tick(&self, wall_ns: u64) -> Tick {
         self.map.tick(wall_ns)
     }
 
+    /// The same for a read that was seen complete at `completed`. The stamp cannot lie after that: what the mapping is off by must not
+    /// make it so, and one that lies far after it was taken before the wall clock was set back.
+    #[must_use]
+    pub fn stamp(&self, wall_ns: u64, completed: Tick) -> Tick {
+        self.map.stamp(wall_ns, completed)
+    }
+
+    /// The largest error of a stamp so far.
+    #[must_use]
+    pub fn error(&self) -> Nanos {
+        self.map.error()
+    }
+
     /// Steps of the wall clock seen so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// Largest error of a mapped stamp, as far as the fits showed; see [`WallMap::error`].
-    #[must_use]
-    pub fn error(&self) -> Nanos {
-        self.error
+        self.map.steps()
     }
 }
 
-fn next_fit(clock: &Clock, anchor: WallBracket) -> Tick {
-    anchor.after.plus(clock.rate().ticks(FIT_EVERY))
-}
-
-fn tightest(clock: &Clock) -> WallBracket {
-    let mut best = one_bracket(clock);
+fn tightest(take: &mut impl FnMut() -> WallBracket) -> WallBracket {
+    let mut best = take();
     for _ in 1..BRACKETS {
-        let next = one_bracket(clock);
+        let next = take();
         if next.width() < best.width() {
             best = next;
         }
@@ -206,152 +262,4 @@ fn wall_ns() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// A counter of 2.4 GHz beside a wall clock that is slewed, and set once.
-    struct Machine {
-        slew: f64,
-        step_at: u64,
-        step_ns: i64,
-    }
-
-    const GHZ: f64 = 2.4;
-
-    impl Machine {
-        fn rate() -> Rate {
-            Rate::new(1.0 / GHZ)
-        }
-
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a test's numbers"
-        )]
-        fn wall(&self, tick: u64) -> u64 {
-            let ran = tick as f64 / GHZ * (1.0 + self.slew);
-            let wall = 1_700_000_000_000_000_000 + ran as u64;
-            if tick >= self.step_at {
-                wall.saturating_add_signed(self.step_ns)
-            } else {
-                wall
-            }
-        }
-
-        fn bracket(&self, tick: u64, width: u64) -> WallBracket {
-            WallBracket {
-                before: Tick(tick),
-                wall_ns: self.wall(tick + width / 2),
-                after: Tick(tick + width),
-            }
-        }
-    }
-
-    const MS: u64 = 2_400_000;
-
-    #[test]
-    fn a_step_is_seen_and_a_slew_is_not() {
-        for (slew, step_ns, steps) in [
-            (0.0, 0, false),
-            (5e-4, 0, false),
-            (-5e-4, 0, false),
-            (0.0, 300_000, true),
-            (0.0, -300_000, true),
-            (5e-4, -3_600_000_000_000, true),
-            (0.0, 37_000_000_000, true),
-        ] {
-            let machine = Machine {
-                slew,
-                step_at: 70 * MS,
-                step_ns,
-            };
-            let mut map = WallMap::new(Machine::rate(), machine.bracket(0, 100));
-            assert!(map.agrees(&machine.bracket(20 * MS, 100)));
-            map.renew(machine.bracket(50 * MS, 100));
-            assert!(map.agrees(&machine.bracket(69 * MS, 100)));
-            let after = machine.bracket(71 * MS, 100);
-            assert_eq!(map.agrees(&after), !steps, "{slew} {step_ns}");
-            // After the new fit the steadily running clock is trusted again, and stamps map to their ticks.
-            map.renew(after);
-            assert!(map.agrees(&machine.bracket(90 * MS, 100)));
-            let mapped = map.tick(machine.wall(90 * MS)).0;
-            assert!(mapped.abs_diff(90 * MS) < MS / 50, "{mapped}");
-        }
-    }
-
-    #[test]
-    fn the_error_is_the_slew_and_half_a_bracket() {
-        // (slew, later bracket's width in ticks, ms after the first, error in ns). A map is used for 50 ms, whoever looks.
-        for (slew, width, after, expected) in [
-            (0.0, 240, 50, 50),
-            (0.0, 4_800, 50, 1_000),
-            (5e-4, 240, 50, 25_050),
-            (-5e-4, 240, 25, 12_550),
-            (5e-4, 240, 5_000, 25_050),
-        ] {
-            let machine = Machine {
-                slew,
-                step_at: u64::MAX,
-                step_ns: 0,
-            };
-            let map = WallMap::new(Machine::rate(), machine.bracket(0, 240));
-            let error = map.error(&machine.bracket(after * MS, width)).0;
-            assert!(error.abs_diff(expected) < 60, "{slew} {after}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_wide_bracket_accuses_nobody() {
-        let machine = Machine {
-            slew: 0.0,
-            step_at: u64::MAX,
-            step_ns: 0,
-        };
-        let map = WallMap::new(Machine::rate(), machine.bracket(0, 100));
-        // Preempted for 8 ms between the two readings; the wall clock was read at one end.
-        for read_at in [10 * MS, 18 * MS] {
-            let bracket = WallBracket {
-                before: Tick(10 * MS),
-                wall_ns: machine.wall(read_at),
-                after: Tick(18 * MS),
-            };
-            assert!(map.agrees(&bracket));
-        }
-    }
-
-    #[test]
-    fn this_machine_maps_its_own_wall_clock() {
-        let clock = Clock::new();
-        let mut kernel = KernelClock::new(&clock);
-        let end = clock.now().plus(clock.rate().ticks(FIT_EVERY) * 3);
-        let (mut looks, mut worst) = (0, u64::MAX);
-        while clock.now() < end {
-            // A clock set by others in mid-test is no failure.
-            if kernel.is_steady() {
-                looks += 1;
-                let bracket = tightest(&clock);
-                let mapped = kernel.tick(bracket.wall_ns);
-                let off = mapped.0.abs_diff(bracket.middle().0);
-                worst = worst.min(clock.rate().nanos(off).0);
-            }
-        }
-        assert!(looks > 100, "{looks}");
-        assert!(worst < 20_000, "{worst} ns off at best");
-    }
-
-    proptest! {
-        /// The error is at most half the anchor's bracket, and what the slew makes of the distance.
-        #[test]
-        fn stamps_map_within_the_bound(
-            slew in -5e-4..5e-4f64, width in 0u64..20_000, distance in -50i64..50, at in 200u64..100_000,
-        ) {
-            let machine = Machine { slew, step_at: u64::MAX, step_ns: 0 };
-            let map = WallMap::new(Machine::rate(), machine.bracket(at * MS, width));
-            let tick = (at * MS).saturating_add_signed(distance * 2_400_000);
-            let off = map.tick(machine.wall(tick)).0.abs_diff(tick) as f64;
-            let bound = width as f64 / 2.0 + 5e-4 * (distance.unsigned_abs() * MS) as f64 + 1_000.0;
-            prop_assert!(off <= bound, "{off} ticks off, {bound} allowed");
-        }
-    }
-}
+mod tests;

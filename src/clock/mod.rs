@@ -6,12 +6,14 @@
 use std::ops::{Add, Sub};
 
 mod calibrate;
+mod counter;
 mod kernel;
 
 pub use calibrate::{Anchor, Calibration};
+pub use counter::{Clock, Source};
 pub use kernel::{KernelClock, WallBracket, WallMap};
 
-/// What the counter said: a raw TSC value (or nanoseconds in the simulated driver).
+/// What the counter said: a raw TSC value (nanoseconds where the TSC cannot be used, and in the simulated driver).
 ///
 /// Two ticks of one run can be compared and subtracted on every core; the unit is known only to a [`Rate`] or a
 /// [`Calibration`].
@@ -144,43 +146,5 @@ impl Rate {
     )]
     pub fn nanos(self, ticks: u64) -> Nanos {
         Nanos((ticks as f64 * self.nanos_per_tick).round() as u64)
-    }
-}
-
-/// The machine's counter. Cheap to copy to each worker; `now` costs about 12 ns and makes no system call where the TSC is usable.
-#[derive(Clone, Debug)]
-pub struct Clock {
-    inner: quanta::Clock,
-    rate: Rate,
-}
-
-impl Clock {
-    /// Opens the counter and fits its scale (about a millisecond).
-    #[must_use]
-    pub fn new() -> Clock {
-        let inner = quanta::Clock::new();
-        // quanta converts with an integer multiplier and shift; a wide delta shows the scale to nine digits.
-        let span = 1 << 40;
-        let rate = Rate::new(inner.delta_as_nanos(0, span) as f64 / span as f64);
-        Clock { inner, rate }
-    }
-
-    /// The counter, now.
-    #[must_use]
-    #[inline]
-    pub fn now(&self) -> Tick {
-        Tick(self.inner.raw())
-    }
-
-    /// The scale fitted at start.
-    #[must_use]
-    pub fn rate(&self) -> Rate {
-        self.rate
-    }
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Clock::new()
     }
 }

@@ -119,7 +119,7 @@ pub(super) fn workers(settings: &Settings, problems: &mut Problems) -> WorkerPla
         Some("user") => Some(StampKind::User),
         Some("kernel") => Some(StampKind::Kernel),
         Some("nic") => {
-            problems.push("--timestamp-source nic is not done: stamps of the network card need a driver that makes them and a clock in step with it; use kernel");
+            problems.push("--timestamp-source nic cannot be used: it needs a network card that stamps what it receives and keeps its clock in step with the system's, and a reader of such stamps, which is not there yet; use --timestamp-source kernel");
             None
         }
         _ => None,

@@ -58,7 +58,7 @@ pub enum Driver {
     },
 }
 
-/// What drivers went through; sums over a run, but the longest window. What belongs to rings is 0 on the portable driver.
+/// What drivers went through; sums over a run, but the longest window and the largest error. What belongs to rings is 0 on the portable driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingTally {
     /// Reads that brought bytes.
@@ -76,6 +76,8 @@ pub struct RingTally {
     pub stale: u64,
     /// Steps of the wall clock.
     pub steps: u64,
+    /// The largest error of the mapping of the kernel's stamps to ticks, over all workers.
+    pub mapping_error_ns: u64,
     /// Waits that left reads for a window's length.
     pub windows: u64,
     /// The longest window.
@@ -94,6 +96,7 @@ impl RingTally {
         self.overflows += other.overflows;
         self.stale += other.stale;
         self.steps += other.steps;
+        self.mapping_error_ns = self.mapping_error_ns.max(other.mapping_error_ns);
         self.windows += other.windows;
         self.window_ns = self.window_ns.max(other.window_ns);
         self.unpolled += other.unpolled;

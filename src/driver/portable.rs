@@ -223,6 +223,7 @@ async fn pump(
     };
     std::future::poll_fn(|context: &mut Context<'_>| pump.turn(context)).await?;
     pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
+    pump.tally.mapping_error_ns = pump.kernel.as_ref().map_or(0, |kernel| kernel.error().0);
     if let Some(windows) = &pump.windows {
         pump.tally.windows = windows.count();
         pump.tally.window_ns = windows.longest().0;
@@ -347,7 +348,7 @@ impl Pump {
             return Stamp { tick, kernel };
         };
         // The stamp cannot lie after the read; what the mapping is off by must not make it so.
-        let kernel = wall_ns.map_or(Tick::NEVER, |wall_ns| kernel.tick(wall_ns).min(tick));
+        let kernel = wall_ns.map_or(Tick::NEVER, |wall_ns| kernel.stamp(wall_ns, tick));
         self.tally.unstamped += u64::from(kernel == Tick::NEVER);
         let stamp = Stamp { tick, kernel };
         if let Some(windows) = &mut self.windows {

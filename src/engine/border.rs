@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{ConnectionReuse, PhasePlan};
+use crate::driver::StampSource;
 use crate::endpoint::Reply;
 use crate::record::Exchange;
 use crate::wire::Limits;
@@ -29,6 +30,8 @@ pub struct Setup {
     pub seed: u64,
     /// Scale of the ticks.
     pub rate: Rate,
+    /// Which stamp of a read is its arrival. The other one stays in the exchange.
+    pub stamps: StampSource,
 }
 
 /// One place to send requests to.

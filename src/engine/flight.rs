@@ -4,7 +4,7 @@
 //! look inside an event beyond its framing and `[DONE]`.
 
 use crate::clock::Tick;
-use crate::driver::{Sent, Stamp};
+use crate::driver::{Sent, Stamp, StampSource};
 use crate::record::{EventMark, Exchange, Outcome, Read};
 use crate::wire::{ContentKind, Fault, Limits, Response, SseKind, SseScanner, Step};
 
@@ -26,6 +26,14 @@ pub(super) struct Flight {
     pub(super) unsent: bool,
     /// The read that brought the byte after the last event.
     first_read: u32,
+}
+
+/// When what `stamp` belongs to came, by the `source` that the metrics take.
+pub(super) fn arrival(stamp: Stamp, source: StampSource) -> Tick {
+    match source {
+        StampSource::Kernel => stamp.arrival(),
+        StampSource::User => stamp.tick,
+    }
 }
 
 /// Where a response stands after a read.
@@ -81,7 +89,13 @@ impl Flight {
     }
 
     /// Takes one read of `data` (plaintext), which was `wire_bytes` long on the wire.
-    pub(super) fn receive(&mut self, data: &[u8], wire_bytes: usize, stamp: Stamp) -> Progress {
+    pub(super) fn receive(
+        &mut self,
+        data: &[u8],
+        wire_bytes: usize,
+        stamp: Stamp,
+        source: StampSource,
+    ) -> Progress {
         let exchange = &mut *self.exchange;
         let step = self
             .response
@@ -89,14 +103,16 @@ impl Flight {
         exchange.reads.push(Read {
             tick: stamp.tick,
             kernel: stamp.kernel,
-            wire_bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX),
+            parsed: Tick::NEVER,
             body_end: exchange.body.len() as u64,
+            wire_bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX),
+            by_kernel: source == StampSource::Kernel && stamp.kernel != Tick::NEVER,
         });
         if exchange.head.is_none()
             && let Some(head) = self.response.head()
         {
             exchange.head = Some(head);
-            exchange.ticks.head_received = stamp.arrival();
+            exchange.ticks.head_received = arrival(stamp, source);
             self.scanning = head.is_success() && head.content == ContentKind::EventStream;
         }
         let before = self.done_seen;
@@ -111,6 +127,12 @@ impl Flight {
             Step::More if self.done_seen && !before => Progress::DoneSeen,
             Step::More => Progress::More,
         }
+    }
+
+    /// A read waits to be marked as parsed.
+    pub(super) fn is_unmarked(&self) -> bool {
+        let last = self.exchange.reads.last();
+        last.is_some_and(|read| read.parsed == Tick::NEVER)
     }
 
     /// The peer closed its side. `tls_cut`: without saying so inside TLS.

@@ -7,9 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::ConnectionReuse;
 use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
-use crate::record::Outcome;
+use crate::record::{Exchange, Outcome};
 use crate::schedule::Shard;
 use crate::wire::Fault;
 
@@ -17,6 +16,7 @@ mod arrived;
 mod border;
 mod conn;
 mod deadline;
+mod ending;
 mod flight;
 mod health;
 mod phase;
@@ -27,7 +27,7 @@ pub use arrived::Arrived;
 pub use border::{Control, Counts, Setup, Sink, Stop, Target, TlsTarget, Workload};
 use conn::{State, Table};
 use deadline::Deadlines;
-use flight::{Flight, Progress};
+use flight::{Flight, Progress, arrival};
 pub use health::LoopHealth;
 use phase::Phases;
 
@@ -59,6 +59,14 @@ pub struct Engine {
     spare_flights: Vec<Box<Flight>>,
     spare_buffers: Vec<Vec<u8>>,
     plain: Vec<u8>,
+    /// Connections with reads of this batch that are not marked as parsed yet.
+    unmarked: Vec<ConnId>,
+    /// Exchanges that ended in this batch: handed over when it is parsed.
+    #[expect(
+        clippy::vec_box,
+        reason = "they move from here to the sink without a copy"
+    )]
+    ended: Vec<Box<Exchange>>,
     uuids: request::Uuids,
     counts: Counts,
     arrived: Arrived,
@@ -97,6 +105,8 @@ impl Engine {
             spare_flights: Vec::new(),
             spare_buffers: Vec::new(),
             plain: Vec::new(),
+            unmarked: Vec::new(),
+            ended: Vec::new(),
             uuids,
             counts: Counts::default(),
             arrived: Arrived::default(),
@@ -107,13 +117,17 @@ impl Engine {
         }
     }
 
-    /// What to do next. `now` may not go backwards.
+    /// What to do next. `now` may not go backwards. Drivers ask when they have handed over a batch of completions, so the first
+    /// `now` after a batch is when it had been parsed.
     pub fn next(&mut self, now: Tick) -> Op {
         self.health.awake(now);
+        self.batch_parsed(now);
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
         let until = self.turn(now);
+        // What was cut or expired in this turn.
+        self.batch_parsed(now);
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
@@ -191,6 +205,7 @@ impl Engine {
         if c.tls.is_none() {
             return self.on_plain(conn, data, data.len(), stamp);
         }
+        let came = arrival(stamp, self.setup.stamps);
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let outcome = c
@@ -199,10 +214,10 @@ impl Engine {
             .map_or(Ok(()), |tls| tls.receive(data, &mut plain));
         if let Err(fault) = outcome {
             self.plain = plain;
-            return self.finish(conn, Outcome::Fault(fault), stamp.tick);
+            return self.finish(conn, Outcome::Fault(fault), came);
         }
         self.flush_tls(conn);
-        self.after_handshake(conn, stamp.tick);
+        self.after_handshake(conn, came);
         if !plain.is_empty() {
             self.on_plain(conn, &plain, data.len(), stamp);
         }
@@ -255,7 +270,11 @@ impl Engine {
             return self.close(conn);
         };
         let events = flight.exchange.events.len();
-        match flight.receive(data, wire_bytes, stamp) {
+        if !flight.is_unmarked() {
+            self.unmarked.push(conn);
+        }
+        let came = arrival(stamp, self.setup.stamps);
+        match flight.receive(data, wire_bytes, stamp, self.setup.stamps) {
             Progress::More if flight.in_stream() => {
                 self.arrived
                     .in_stream(flight.exchange.events.len() - events);
@@ -267,7 +286,7 @@ impl Engine {
             }
             Progress::Whole => {
                 self.arrived.reply(flight.exchange.ticks.start, stamp);
-                self.finish(conn, Outcome::Success, stamp.tick);
+                self.finish(conn, Outcome::Success, came);
             }
             Progress::Wrong(fault) => self.finish(conn, Outcome::Fault(fault), stamp.tick),
         }
@@ -330,61 +349,6 @@ impl Engine {
                 flight.exchange.ticks.tls_end = tick;
             }
             self.send_request(conn);
-        }
-    }
-
-    /// Ends the flight on `conn`: the connection is kept or closed, the session goes on or ends, the exchange is handed over.
-    fn finish(&mut self, conn: ConnId, outcome: Outcome, tick: Tick) {
-        let Some(c) = self.table.current(conn) else {
-            return;
-        };
-        let Some(mut flight) = c.flight.take() else {
-            return self.close(conn);
-        };
-        flight.exchange.outcome = outcome;
-        flight.exchange.ticks.end = tick;
-        self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
-        self.health.events += flight.exchange.events.len() as u64;
-        c.served = c.served.saturating_add(1);
-        let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
-        self.settle(conn, keep, flight.session.as_mut());
-        self.counts.in_flight -= 1;
-        match outcome {
-            Outcome::Success => self.counts.whole += 1,
-            Outcome::Fault(_) | Outcome::Timeout => self.counts.failed += 1,
-            Outcome::GraceEnded | Outcome::Interrupted => self.counts.cancelled += 1,
-        }
-        self.end_turn(&mut flight, tick);
-        let spare = std::mem::replace(&mut flight.exchange, self.sink.blank());
-        self.sink.push(spare);
-        self.spare_flights.push(flight);
-    }
-
-    /// Pools the connection, keeps it for its session, or closes it.
-    fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
-        let goes_on = !self.phases.is_cut();
-        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
-        match (keep, self.setup.reuse, next_turn) {
-            (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
-            (true, ConnectionReuse::StickyUserSessions, Some(session)) => {
-                session.keep(conn);
-                self.table.make_idle(conn, false);
-            }
-            _ => self.close(conn),
-        }
-    }
-
-    fn close(&mut self, conn: ConnId) {
-        if self.table.release(conn) {
-            self.counts.open_connections -= 1;
-            self.ops.push_back(Op::Close { conn });
-        }
-    }
-
-    fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if self.spare_buffers.len() < 1_024 {
-            bytes.clear();
-            self.spare_buffers.push(bytes);
         }
     }
 }

@@ -96,6 +96,7 @@ impl Engine {
         let exchange = &mut *flight.exchange;
         exchange.ticks.due = intent.due;
         exchange.ticks.start = now;
+        exchange.ticks.submitted = now;
         exchange.request_uuid = request_uuid;
         exchange.id = RequestId {
             phase: u8::try_from(phase).unwrap_or(u8::MAX),

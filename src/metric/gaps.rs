@@ -1,4 +1,4 @@
-//! Gaps between content events, pooled over a run.
+//! Gaps between content events, or between tokens, pooled over a run.
 //!
 //! In: lengths of time. Out: statistics. Never: grows with the number of gaps.
 //!
@@ -12,6 +12,9 @@ use crate::clock::Nanos;
 
 /// Longest gap that the histogram tells apart from longer ones: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Most tokens that one event is believed to carry: servers' counts are not to be trusted.
+const TIMES_MOST: u64 = 1 << 20;
 
 /// A histogram with exact moments beside it.
 #[derive(Clone, Debug)]
@@ -40,11 +43,21 @@ impl Gaps {
     }
 
     pub(super) fn add(&mut self, gap: Nanos) {
+        self.add_times(gap, 1);
+    }
+
+    /// Adds `gap` as often as `times` says, at most 2^20 times.
+    pub(super) fn add_times(&mut self, gap: Nanos, times: u64) {
+        let times = times.min(TIMES_MOST);
+        if times == 0 {
+            return;
+        }
         let gap_ns = gap.0;
-        self.histogram.saturating_record(gap_ns);
-        self.count += 1;
-        self.sum_ns += u128::from(gap_ns);
+        self.histogram.saturating_record_n(gap_ns, times);
+        self.count += times;
+        self.sum_ns += u128::from(gap_ns) * u128::from(times);
         let square = u128::from(gap_ns) * u128::from(gap_ns);
+        let square = square.saturating_mul(u128::from(times));
         self.square_sum_ns = self.square_sum_ns.saturating_add(square);
         self.min_ns = self.min_ns.min(gap_ns);
         self.max_ns = self.max_ns.max(gap_ns);
@@ -77,17 +90,9 @@ impl Gaps {
             min: Some(Nanos(self.min_ns).millis()),
             max: Some(Nanos(self.max_ns).millis()),
             sum: Some(sum),
-            p1: at(1.0),
-            p5: at(5.0),
-            p10: at(10.0),
-            p25: at(25.0),
-            p50: at(50.0),
-            p75: at(75.0),
-            p90: at(90.0),
-            p95: at(95.0),
-            p99: at(99.0),
             std: Some(self.deviation_ns() / 1e6),
             count: Some(self.count),
+            ..Stats::percentiles(at)
         })
     }
 

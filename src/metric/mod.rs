@@ -15,6 +15,7 @@ pub mod registry;
 pub mod request;
 mod run;
 pub mod slo;
+mod spacing;
 mod sweepline;
 
 pub use context::Context;
@@ -165,6 +166,23 @@ impl Stats {
     pub fn scalar(value: f64) -> Stats {
         Stats {
             avg: Some(value),
+            ..Stats::default()
+        }
+    }
+
+    /// The percentiles alone; `at` is asked for each, from 0 to 100.
+    #[must_use]
+    pub fn percentiles(at: impl Fn(f64) -> Option<f64>) -> Stats {
+        Stats {
+            p1: at(1.0),
+            p5: at(5.0),
+            p10: at(10.0),
+            p25: at(25.0),
+            p50: at(50.0),
+            p75: at(75.0),
+            p90: at(90.0),
+            p95: at(95.0),
+            p99: at(99.0),
             ..Stats::default()
         }
     }

@@ -4,6 +4,7 @@
 
 use super::Context;
 use super::request::length_mismatch;
+use super::spacing::{Known, known, reply_tokens};
 use crate::record::Record;
 
 /// Counts of oddities.
@@ -18,6 +19,10 @@ pub(super) struct Observed {
     whole: u64,
     content_events: u64,
     coalesced: u64,
+    /// Streams of two events or more whose tokens by event are not known, their content events, and their tokens.
+    untold: u64,
+    untold_events: u64,
+    untold_tokens: u64,
     resent: u64,
     cancelled: u64,
     errors: u64,
@@ -67,6 +72,11 @@ impl Observed {
             self.whole += u64::from(record.whole_in_one_read);
             self.content_events += events;
             self.coalesced += u64::from(record.coalesced_count);
+            if events > 1 && known(record) == Known::Not {
+                self.untold += 1;
+                self.untold_events += events;
+                add(&mut self.untold_tokens, reply_tokens(record).unwrap_or(0));
+            }
         }
         let tokens = &record.tokens;
         if let Some(usage) = &record.usage {
@@ -105,6 +115,9 @@ impl Observed {
         self.whole += other.whole;
         self.content_events += other.content_events;
         self.coalesced += other.coalesced;
+        self.untold += other.untold;
+        self.untold_events += other.untold_events;
+        add(&mut self.untold_tokens, other.untold_tokens);
         self.resent += other.resent;
         self.cancelled += other.cancelled;
         self.errors += other.errors;
@@ -129,6 +142,7 @@ impl Observed {
             self.not_streamed(),
             self.whole_replies(),
             self.bursts(),
+            self.untold(),
             self.prompt.note("Prompt"),
             self.completion.note("Completion"),
             self.length.note(),
@@ -200,13 +214,29 @@ impl Observed {
 
     fn bursts(&self) -> Option<String> {
         let share = self.coalesced_share().filter(|share| *share > 0.05)?;
+        let so = if share > 0.5 {
+            "so gaps between events, their jitter and the gaps between tokens say nothing about the server"
+        } else {
+            "so gaps of 0 between them are not the server's"
+        };
         Some(format!(
-            "Events arrive in bursts: {} of {} content events ({:.1} %) came in one read with another, so gaps of 0 between them \
-             are not the server's.",
+            "Events arrive in bursts: {} of {} content events ({:.1} %) came in one read with another, {so}.",
             grouped(self.coalesced),
             grouped(self.content_events),
             share * 100.0
         ))
+    }
+
+    fn untold(&self) -> Option<String> {
+        (self.streaming && self.untold > 0).then(|| {
+            format!(
+                "{} of {} streams do not tell how many tokens each event carries ({:.1} on average): inter_token_gap leaves them \
+                 out, and inter_chunk_latency is of events, not of tokens. With --per-chunk-usage a server may tell.",
+                grouped(self.untold),
+                grouped(self.comparable),
+                self.untold_tokens as f64 / self.untold_events as f64
+            )
+        })
     }
 }
 

@@ -43,23 +43,14 @@ pub fn distribution(values: &mut Vec<f64>) -> Option<Stats> {
     // Rounding may carry the mean of equal values past them.
     let mean = (sum / count).clamp(min, max);
     let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
-    let at = |percent| linear(values, percent);
     Some(Stats {
         avg: Some(mean),
         min: Some(min),
         max: Some(max),
         sum: Some(sum),
-        p1: at(1.0),
-        p5: at(5.0),
-        p10: at(10.0),
-        p25: at(25.0),
-        p50: at(50.0),
-        p75: at(75.0),
-        p90: at(90.0),
-        p95: at(95.0),
-        p99: at(99.0),
         std: Some(variance.sqrt()),
         count: Some(values.len() as u64),
+        ..Stats::percentiles(|percent| linear(values, percent))
     })
 }
 
@@ -67,20 +58,10 @@ pub fn distribution(values: &mut Vec<f64>) -> Option<Stats> {
 /// finite, the smallest value, and the count of both. Mean, maximum, sum and deviation are infinite and so are absent.
 #[must_use]
 pub fn with_failures(sorted: &[f64], failures: usize) -> Stats {
-    let at = |percent| nearest_with_failures(sorted, failures, percent);
     Stats {
         min: sorted.first().copied(),
-        p1: at(1.0),
-        p5: at(5.0),
-        p10: at(10.0),
-        p25: at(25.0),
-        p50: at(50.0),
-        p75: at(75.0),
-        p90: at(90.0),
-        p95: at(95.0),
-        p99: at(99.0),
         count: Some((sorted.len() + failures) as u64),
-        ..Stats::default()
+        ..Stats::percentiles(|percent| nearest_with_failures(sorted, failures, percent))
     }
 }
 

@@ -32,6 +32,9 @@ pub fn needs_stream(metric: &Metric) -> bool {
             | "inter_chunk_latency"
             | "decode_duration"
             | "inter_token_latency"
+            | "max_inter_chunk_gap"
+            | "inter_chunk_jitter"
+            | "tokens_per_chunk"
             | "output_token_throughput_per_user"
             | "prefill_throughput_per_user"
     )
@@ -192,6 +195,10 @@ const TABLE: &[Metric] = &[
     row("credit_to_start_latency", "Credit-to-Start Latency", "ms", Group::Client, Some(10)).run(),
     row("connection_setup", "Connection Setup", "ms", Group::Client, Some(20)).run(),
     row("coalesced_events", "Coalesced Events", "ratio", Group::Client, Some(30)).run(),
+    row("max_inter_chunk_gap", "Max Inter Chunk Gap", "ms", Group::Client, Some(40)),
+    row("inter_chunk_jitter", "Inter Chunk Jitter", "ms", Group::Client, Some(50)),
+    row("inter_token_gap", "Inter Token Gap", "ms", Group::Client, Some(60)).run(),
+    row("tokens_per_chunk", "Tokens per Chunk", "tokens", Group::Client, Some(70)).larger(),
     row("effective_latency", "Effective Latency (CO-aware)", "ms", Group::Effective, Some(10)).run(),
     row("adj_request_latency", "Adjusted Request Latency", "ms", Group::None, None).run(),
     row("adj_time_to_first_token", "Adjusted Time to First Token", "ms", Group::None, None).run(),

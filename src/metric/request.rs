@@ -11,9 +11,10 @@
 //!   first byte apart from the set-up, so `http_req_total`, still the sum of the parts, counts every moment once.
 
 use super::registry::METRICS;
+use super::spacing::{gaps, spread, tokens_per_chunk};
 use super::{Context, Metric, Value};
 use crate::clock::Nanos;
-use crate::record::{Chunk, Record};
+use crate::record::Record;
 
 /// The index of a metric, found when compiling: a misspelt tag does not build.
 macro_rules! index {
@@ -59,6 +60,13 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
     }
     if let (true, true, Some(latency)) = (context.streaming, record.streamed, latency) {
         stream(record, context, latency, &mut one);
+        if let Some(spread) = spread(&record.chunks) {
+            one(index!("max_inter_chunk_gap"), spread.longest.millis());
+            one(index!("inter_chunk_jitter"), spread.deviation_ns / 1e6);
+        }
+        if let Some(tokens) = tokens_per_chunk(record) {
+            one(index!("tokens_per_chunk"), tokens);
+        }
     }
     tokens(record, latency, &mut one);
     usage(record, context, &mut one);
@@ -67,11 +75,6 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
         let gaps = gaps(&record.chunks).map(Nanos::millis).collect();
         sink(index!("inter_chunk_latency"), Value::Many(gaps));
     }
-}
-
-/// Times between content events.
-pub(super) fn gaps(chunks: &[Chunk]) -> impl Iterator<Item = Nanos> + '_ {
-    chunks.windows(2).map(|pair| pair[1].at - pair[0].at)
 }
 
 /// The tokens that inter-token latency divides by: those after the first, or those after the first content event where its own

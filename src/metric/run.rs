@@ -12,7 +12,7 @@ use super::notes::Observed;
 use super::registry::METRICS;
 use super::request::{self, index};
 use super::sweepline::{self, Span};
-use super::{Context, ErrorGroup, Row, Stats, Summary, Value, Window, quantile, slo};
+use super::{Context, ErrorGroup, Row, Stats, Summary, Value, Window, quantile, slo, spacing};
 use crate::record::{ErrorDetails, Record};
 
 /// Gathers the records of one phase. Values are kept exactly, 8 bytes each; only the gaps between content events go to a histogram.
@@ -30,6 +30,7 @@ pub struct Accumulator {
     /// Values by index in the registry.
     series: Vec<Vec<f64>>,
     gaps: Gaps,
+    token_gaps: Gaps,
     spans: Vec<Span>,
     errors: HashMap<ErrorDetails, u64>,
     window: Option<Window>,
@@ -77,6 +78,7 @@ impl Accumulator {
             context: context.clone(),
             series: vec![Vec::new(); METRICS.len()],
             gaps: Gaps::new(),
+            token_gaps: Gaps::new(),
             spans: Vec::new(),
             errors: HashMap::new(),
             window: None,
@@ -124,6 +126,7 @@ impl Accumulator {
             mine.extend(theirs);
         }
         self.gaps.merge(&other.gaps);
+        self.token_gaps.merge(&other.token_gaps);
         self.spans.extend(other.spans);
         for (details, count) in other.errors {
             *self.errors.entry(details).or_default() += count;
@@ -150,6 +153,7 @@ impl Accumulator {
             *row = quantile::distribution(values);
         }
         rows[index!("inter_chunk_latency")] = self.gaps.stats();
+        rows[index!("inter_token_gap")] = self.token_gaps.stats();
         self.adjusted(&mut rows);
         self.scalars(&mut rows);
         self.spans.sort_unstable();
@@ -245,8 +249,11 @@ impl Accumulator {
             .add(request::usage_discrepancy(record, &self.context));
         self.mismatches.add(request::length_mismatch(record));
         if self.context.streaming && record.streamed {
-            for gap in request::gaps(&record.chunks) {
+            for gap in spacing::gaps(&record.chunks) {
                 self.gaps.add(gap);
+            }
+            for (gap, tokens) in spacing::token_gaps(record) {
+                self.token_gaps.add_times(gap, tokens);
             }
         }
         if !self.context.goodput.is_empty() {

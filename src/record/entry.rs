@@ -5,7 +5,7 @@
 
 use crate::clock::Nanos;
 use crate::endpoint::{PieceKind, Usage};
-use crate::record::RequestId;
+use crate::record::{EventMark, RequestId};
 
 /// One request sent, with its outcome. Lengths of time are from [`Record::wall_start_ns`] (the request's start) unless said
 /// otherwise.
@@ -25,7 +25,8 @@ pub struct Record {
     pub lateness: Nanos,
     /// Response head received; `None` when none came.
     pub head_received: Option<Nanos>,
-    /// End of the exchange: whole response, or the moment of the fault.
+    /// End of the exchange. A whole response: the arrival of its last byte, by the source of stamps that the run takes for every
+    /// arrival. Otherwise the moment of the fault, the limit or the cut.
     pub end: Nanos,
     /// Arrival of the last response event of any kind (usage and `[DONE]` included), or of the whole body when not streamed.
     pub last_response: Option<Nanos>,
@@ -34,6 +35,8 @@ pub struct Record {
     /// Every content piece in order (role-only, usage-only and empty events are not content). For a reply that was not streamed:
     /// one, at the end of the body.
     pub chunks: Vec<Chunk>,
+    /// Every event of a stream, content or not; kept only when the raw export asks for them.
+    pub events: Vec<ReplyEvent>,
     /// Counts.
     pub tokens: TokenCounts,
     /// The last non-empty usage object of the reply.
@@ -81,6 +84,18 @@ pub struct Chunk {
     pub kind: PieceKind,
     /// It counts as *output* for time to first output token: text, content beside reasoning, or tool text.
     pub output: bool,
+    /// Tokens since the content piece before, where the server told its count with this event and all before it (continuous
+    /// usage); at most `u32::MAX`.
+    pub tokens: Option<u32>,
+}
+
+/// One event of a streamed reply, for the raw export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyEvent {
+    /// Where it is in the body, and the reads that brought it.
+    pub mark: EventMark,
+    /// Tokens since the event before, as [`Chunk::tokens`].
+    pub tokens: Option<u32>,
 }
 
 /// Token counts of one request; `None` where a count could not be had.

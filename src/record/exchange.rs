@@ -39,6 +39,14 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Its latest reads, those not marked yet, had been parsed by `tick`.
+    pub fn mark_parsed(&mut self, tick: Tick) {
+        let latest = self.reads.iter_mut().rev();
+        for read in latest.take_while(|read| read.parsed == Tick::NEVER) {
+            read.parsed = tick;
+        }
+    }
+
     /// Empties it for the next request; keeps the buffers.
     pub fn clear(&mut self) {
         self.id = RequestId::default();
@@ -88,6 +96,8 @@ pub struct Ticks {
     /// Start of the request (AIPerf's `start_perf_ns`): the stamp just before the first system call for it, which begins its
     /// connection's set-up or, on a kept connection, sends its first byte. When the engine took it up, if it never got that far.
     pub start: Tick,
+    /// When it had a slot and was handed on to be sent: what passes from here to `start` is the client's own work.
+    pub submitted: Tick,
     /// Connection set-up asked for; `NEVER` on a reused connection.
     pub connect_start: Tick,
     /// TCP connected.
@@ -98,9 +108,10 @@ pub struct Ticks {
     pub first_byte_sent: Tick,
     /// Just after the last byte was handed to the kernel.
     pub last_byte_sent: Tick,
-    /// The read that completed the response head.
+    /// Arrival of the read that completed the response head.
     pub head_received: Tick,
-    /// The exchange ended (whole response, fault, timeout or cancel).
+    /// The exchange ended. A whole response: the arrival of its last byte, by the same source of stamps as every other arrival. A
+    /// fault in what came: the arrival of the read that showed it. A closed connection, a limit, a cut: when it was noticed.
     pub end: Tick,
 }
 
@@ -110,6 +121,7 @@ impl Default for Ticks {
         Ticks {
             due: never,
             start: never,
+            submitted: never,
             connect_start: never,
             connect_end: never,
             tls_end: never,
@@ -121,27 +133,32 @@ impl Default for Ticks {
     }
 }
 
-/// One read from the socket that brought bytes of this response.
+/// One read from the socket that brought bytes of this response, with its three stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     /// When the driver saw it complete, before anything was parsed.
     pub tick: Tick,
-    /// When the kernel received its newest segment; `NEVER` when the driver does not ask the kernel.
+    /// When the kernel received its newest segment; `NEVER` when the kernel told nothing.
     pub kernel: Tick,
-    /// Bytes of this response in the read, on the wire (ciphertext for TLS).
-    pub wire_bytes: u32,
+    /// When it had been parsed, and every other read of its batch with it: one look at the counter serves them all, so it is not
+    /// early, and late by at most the batch. `NEVER` until then.
+    pub parsed: Tick,
     /// Length of [`Exchange::body`] after the read.
     pub body_end: u64,
+    /// Bytes of this response in the read, on the wire (ciphertext for TLS).
+    pub wire_bytes: u32,
+    /// The kernel's stamp is its arrival: it was chosen for that, and is there.
+    pub by_kernel: bool,
 }
 
 impl Read {
-    /// When its bytes came: the kernel's stamp where there is one, else the driver's.
+    /// When its bytes came, as the metrics take it: the kernel's stamp where it was chosen and is there, else the driver's.
     #[must_use]
     pub fn arrival(&self) -> Tick {
-        if self.kernel == Tick::NEVER {
-            self.tick
-        } else {
+        if self.by_kernel {
             self.kernel
+        } else {
+            self.tick
         }
     }
 }

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::failure::{failure, header_lines, reason_phrase};
-use super::reading::{Reading, read};
-use super::{Chunk, Exchange, Outcome, Read, Record, TokenCounts, Trace};
+use super::reading::{Keep, Reading, read};
+use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
 use crate::config::{ExportLevel, Plan};
 use crate::dataset::{Corpus, Turn};
@@ -44,7 +44,7 @@ impl Interpreter {
     }
 
     /// Understands one exchange. `keep_text` keeps the reply's text. Header lines of the trace are filled only when an export
-    /// asks for them (`--export-http-trace`, or the raw level).
+    /// asks for them (`--export-http-trace`, or the raw level), events only at the raw level.
     pub fn interpret(
         &mut self,
         exchange: &Exchange,
@@ -56,7 +56,11 @@ impl Interpreter {
             calibration,
             start: start(exchange, calibration),
         };
-        let mut reading = read(self.plan.endpoint.kind, exchange, keep_text);
+        let keep = Keep {
+            text: keep_text,
+            marks: self.plan.output.level == ExportLevel::Raw,
+        };
+        let mut reading = read(self.plan.endpoint.kind, exchange, keep);
         let chunks = moments.chunks(&reading);
         let conversation = self
             .corpus
@@ -83,6 +87,7 @@ impl Interpreter {
             coalesced_count: coalesced(&chunks),
             whole_in_one_read: reading.streamed && is_in_one_read(&chunks),
             chunks,
+            events: events(&reading),
             tokens: self.tokens(exchange, &reading),
             usage: reading.usage,
             first_chunk_tokens: reading.first_chunk_tokens,
@@ -236,13 +241,17 @@ impl Moments<'_> {
     }
 
     fn chunks(&self, reading: &Reading) -> Vec<Chunk> {
-        let chunk = |&(kind, output, read)| Chunk {
+        // A whole answer is one chunk, and no event that could have told anything.
+        let tokens = reading.tally.by_content().into_iter();
+        let tokens = tokens.chain(std::iter::repeat(None));
+        let chunk = |(&(kind, output, read), tokens)| Chunk {
             at: self.read_at(read),
             read,
             kind,
             output,
+            tokens,
         };
-        reading.pieces.iter().map(chunk).collect()
+        reading.pieces.iter().zip(tokens).map(chunk).collect()
     }
 
     fn last_response(&self, reading: &Reading) -> Option<Nanos> {
@@ -262,6 +271,17 @@ impl Moments<'_> {
         }
         reads
     }
+}
+
+/// All events with their tokens, where their places were kept.
+fn events(reading: &Reading) -> Vec<ReplyEvent> {
+    if reading.marks.is_empty() {
+        return Vec::new();
+    }
+    let events = reading.marks.iter().zip(reading.tally.by_event());
+    events
+        .map(|(&mark, tokens)| ReplyEvent { mark, tokens })
+        .collect()
 }
 
 /// Content events that share a read with another one.

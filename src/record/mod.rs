@@ -8,8 +8,9 @@ mod exchange;
 mod failure;
 mod interpret;
 mod reading;
+mod tally;
 
-pub use entry::{Chunk, ErrorDetails, Record, TokenCounts, Trace};
+pub use entry::{Chunk, ErrorDetails, Record, ReplyEvent, TokenCounts, Trace};
 pub use exchange::{EventMark, Exchange, Link, Outcome, Read, RequestId, Ticks};
 pub use interpret::Interpreter;
 pub use reading::reply_of;

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
 use crate::config::EndpointKind;
 use crate::endpoint::{Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse};
@@ -20,6 +21,10 @@ pub(super) struct Reading {
     pub(super) text: String,
     pub(super) usage: Option<Usage>,
     pub(super) first_chunk_tokens: Option<u64>,
+    /// What each event told of the tokens so far.
+    pub(super) tally: TokenTally,
+    /// Places of all events; kept only when asked for.
+    pub(super) marks: Vec<EventMark>,
     pub(super) finish_reason: Option<String>,
     /// The first error the peer reported.
     pub(super) error: Option<PeerError>,
@@ -33,8 +38,17 @@ pub(super) struct Reading {
     pub(super) last_read: Option<u32>,
 }
 
+/// What is kept of a reply besides its numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Keep {
+    /// Its text.
+    pub(super) text: bool,
+    /// The places of its events.
+    pub(super) marks: bool,
+}
+
 /// Reads a 2xx reply, whole or cut. Another status has nothing to read.
-pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep_text: bool) -> Reading {
+pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Reading {
     let mut reading = Reading::default();
     if !exchange.head.is_some_and(|head| head.is_success()) {
         return reading;
@@ -42,13 +56,16 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep_text: bool) -> 
     if let Some(marks) = marks(exchange) {
         reading.streamed = true;
         for mark in marks.iter() {
-            reading.event(kind, event_bytes(exchange, mark), mark.read, keep_text);
+            reading.event(kind, event_bytes(exchange, mark), mark.read, keep.text);
+        }
+        if keep.marks {
+            reading.marks = marks.into_owned();
         }
     } else if !exchange.body.is_empty() {
         let last = read_at(exchange, exchange.body.len() as u64);
         reading.last_read = Some(last);
         if let Parsed::Piece(piece) = parse(kind, &exchange.body) {
-            reading.piece(piece, last, keep_text);
+            reading.piece(piece, last, keep.text);
         }
     }
     reading
@@ -149,24 +166,40 @@ fn read_at(exchange: &Exchange, end: u64) -> u32 {
 
 impl Reading {
     fn event(&mut self, kind: EndpointKind, bytes: &[u8], read: u32, keep_text: bool) {
+        let before = self.pieces.len();
+        let total = self.understand(kind, bytes, read, keep_text);
+        self.tally.push(total, self.pieces.len() > before);
+    }
+
+    /// Takes in one event; returns the completion tokens so far, where it tells them.
+    fn understand(
+        &mut self,
+        kind: EndpointKind,
+        bytes: &[u8],
+        read: u32,
+        keep_text: bool,
+    ) -> Option<u64> {
         self.event_count += 1;
         let fields = fields(bytes);
         let payload = payload(&fields);
         if is_error(&fields) {
             self.last_read = Some(read);
             self.error_event(kind, payload, fields.comments.first().copied());
-            return;
+            return None;
         }
         if payload.is_empty() {
             self.keep_alive_count += 1;
-            return;
+            return None;
         }
         self.last_read = Some(read);
         if payload == b"[DONE]" {
             self.done_seen = true;
         } else if let Parsed::Piece(piece) = parse(kind, payload) {
+            let total = piece.usage.and_then(|usage| usage.completion_tokens);
             self.piece(piece, read, keep_text);
+            return total;
         }
+        None
     }
 
     /// `event: error`: the message is the comment, the data's own message, or the data.

@@ -1,15 +1,20 @@
 //! `profile_export_raw.jsonl`: what was sent and what came, byte for byte where JSON allows.
 //!
 //! In: exchanges with their records. Out: whole lines. Never: a secret header, or an interpretation.
+//!
+//! Beside AIPerf's fields stand the stamps, so that any definition of a latency can be computed anew. All times are nanoseconds
+//! of the machine's monotonic clock, as `perf_ns` is: when the request was due, handed on, sent; every read with its stamps by the
+//! kernel, by the worker and after parsing; and for every event the reads that brought it, how many events came whole in the same
+//! read, and its tokens where the server told them. Nothing is interpolated: events that share a read share its stamps.
 
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::clock::Calibration;
-use crate::record::{Exchange, Record};
+use crate::clock::{Calibration, Tick};
+use crate::record::{Exchange, Record, ReplyEvent};
 use crate::report::records::{LineFile, PhaseTag, error, metadata};
 use crate::report::{ReportError, redact};
 
@@ -30,6 +35,22 @@ struct Line<'a> {
     payload: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
+    stamps: Map<String, Value>,
+    reads: Vec<ReadLine>,
+}
+
+/// One read: when it came (by the source that the metrics take), its stamps, and what it brought.
+#[derive(Serialize)]
+struct ReadLine {
+    perf_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_perf_ns: Option<u64>,
+    user_perf_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parsed_perf_ns: Option<u64>,
+    wire_bytes: u32,
+    body_bytes: u64,
+    events: usize,
 }
 
 impl RawWriter {
@@ -57,6 +78,8 @@ impl RawWriter {
             responses: &responses(exchange, record, calibration),
             payload: payload(body),
             error: record.error.as_ref().map(error),
+            stamps: stamps(exchange, calibration),
+            reads: reads(exchange, &record.events, calibration),
         })
     }
 
@@ -78,20 +101,77 @@ fn payload(body: &[u8]) -> Box<RawValue> {
     to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
+fn stamps(exchange: &Exchange, calibration: &Calibration) -> Map<String, Value> {
+    let ticks = &exchange.ticks;
+    let moments = [
+        ("due_perf_ns", ticks.due),
+        ("submitted_perf_ns", ticks.submitted),
+        ("connect_start_perf_ns", ticks.connect_start),
+        ("connect_end_perf_ns", ticks.connect_end),
+        ("tls_end_perf_ns", ticks.tls_end),
+        ("first_byte_sent_perf_ns", ticks.first_byte_sent),
+        ("last_byte_sent_perf_ns", ticks.last_byte_sent),
+        ("head_received_perf_ns", ticks.head_received),
+        ("end_perf_ns", ticks.end),
+    ];
+    let came = moments.into_iter().filter(|moment| moment.1 != Tick::NEVER);
+    came.map(|(name, tick)| (name.to_owned(), calibration.monotonic_ns(tick).into()))
+        .collect()
+}
+
+fn reads(exchange: &Exchange, events: &[ReplyEvent], calibration: &Calibration) -> Vec<ReadLine> {
+    let at = |tick: Tick| (tick != Tick::NEVER).then(|| calibration.monotonic_ns(tick));
+    let mut before = 0;
+    let mut events = events.iter().map(|event| event.mark.read).peekable();
+    let mut lines = Vec::with_capacity(exchange.reads.len());
+    for (index, read) in (0_u32..).zip(&exchange.reads) {
+        let mut count = 0;
+        while events.next_if(|&read| read <= index).is_some() {
+            count += 1;
+        }
+        lines.push(ReadLine {
+            perf_ns: calibration.monotonic_ns(read.arrival()),
+            kernel_perf_ns: at(read.kernel),
+            user_perf_ns: calibration.monotonic_ns(read.tick),
+            parsed_perf_ns: at(read.parsed),
+            wire_bytes: read.wire_bytes,
+            body_bytes: read.body_end.saturating_sub(before),
+            events: count,
+        });
+        before = read.body_end;
+    }
+    lines
+}
+
 fn responses(exchange: &Exchange, record: &Record, calibration: &Calibration) -> Vec<Value> {
     let arrival = |read: u32| {
         let read = exchange.reads.get(usize::try_from(read).ok()?)?;
         Some(calibration.monotonic_ns(read.arrival()))
     };
-    if !exchange.events.is_empty() {
-        let events = exchange.events.iter().map(|event| {
-            let range = usize::try_from(event.begin)
+    if !record.events.is_empty() {
+        let shared = record
+            .events
+            .chunk_by(|left, right| left.mark.read == right.mark.read);
+        let events = shared.flat_map(|same| same.iter().map(|event| (event, same.len())));
+        let one = |(event, events_in_read): (&ReplyEvent, usize)| {
+            let mark = &event.mark;
+            let range = usize::try_from(mark.begin)
                 .ok()
-                .zip(usize::try_from(event.end).ok());
+                .zip(usize::try_from(mark.end).ok());
             let bytes = range.and_then(|(begin, end)| exchange.body.get(begin..end));
-            json!({"perf_ns": arrival(event.read), "packets": packets(bytes.unwrap_or_default())})
-        });
-        return events.collect();
+            let mut line = json!({
+                "perf_ns": arrival(mark.read),
+                "packets": packets(bytes.unwrap_or_default()),
+                "read": mark.read,
+                "first_read": mark.first_read,
+                "events_in_read": events_in_read,
+            });
+            if let Some(tokens) = event.tokens {
+                line["tokens"] = tokens.into();
+            }
+            line
+        };
+        return events.map(one).collect();
     }
     if exchange.body.is_empty() {
         return Vec::new();

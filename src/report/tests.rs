@@ -7,11 +7,13 @@ use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use super::*;
-use crate::clock::Nanos;
+use crate::clock::{Anchor, Calibration, Nanos, Tick};
 use crate::config::*;
 use crate::dataset::{Conversation, Corpus, Turn};
 use crate::metric::{ErrorGroup, Group, Metric, Row, Stats, Value, Window};
-use crate::record::{ErrorDetails, Record, RequestId};
+use crate::record::{
+    ErrorDetails, EventMark, Exchange, Read, Record, ReplyEvent, RequestId, Ticks,
+};
 
 static LATENCY: Metric = Metric {
     tag: "request_latency",
@@ -343,37 +345,62 @@ fn secret_names_are_known_in_any_spelling() {
     }
 }
 
-#[test]
-fn the_raw_export_keeps_payload_and_packets() {
-    use crate::clock::{Anchor, Calibration, Tick};
-    use crate::record::{EventMark, Exchange, Read};
+/// Two reads, the second with both events, and the moments of its request; the monotonic clock stood at 100 at tick 0.
+fn two_events_in_one_read() -> (Exchange, Record) {
+    let body = b"data: {\"a\":1}\n\ndata: [DONE]\n\n".to_vec();
+    let length = body.len() as u64;
+    let event = |begin, end, tokens| ReplyEvent {
+        mark: EventMark {
+            begin,
+            end,
+            read: 1,
+            first_read: 0,
+        },
+        tokens,
+    };
+    let read = |tick, kernel, parsed, body_end, wire_bytes| Read {
+        tick: Tick(tick),
+        kernel,
+        parsed: Tick(parsed),
+        body_end,
+        wire_bytes,
+        by_kernel: kernel != Tick::NEVER,
+    };
+    let exchange = Exchange {
+        reads: vec![
+            read(7, Tick::NEVER, 8, 10, 130),
+            read(20, Tick(18), 25, length, 20),
+        ],
+        ticks: Ticks {
+            due: Tick(1),
+            submitted: Tick(2),
+            first_byte_sent: Tick(3),
+            last_byte_sent: Tick(4),
+            end: Tick(18),
+            ..Ticks::default()
+        },
+        body,
+        ..Exchange::default()
+    };
+    let record = Record {
+        events: vec![event(0, 15, Some(3)), event(15, length, None)],
+        ..Record::default()
+    };
+    (exchange, record)
+}
+
+/// The text of the raw export of one exchange, sent with each of `bodies`.
+fn raw_export(exchange: &Exchange, record: &Record, bodies: &[&[u8]]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("raw.jsonl");
     let anchor = Anchor {
         tick: Tick(0),
+        raw_ns: 0,
         monotonic_ns: 100,
         wall_ns: 0,
         width: 0,
     };
     let calibration = Calibration::from_start(anchor, 1.0);
-    let body = b"data: {\"a\":1}\n\ndata: [DONE]\n\n".to_vec();
-    let mark = |begin, end| EventMark {
-        begin,
-        end,
-        read: 0,
-        first_read: 0,
-    };
-    let exchange = Exchange {
-        events: vec![mark(0, 15), mark(15, body.len() as u64)],
-        reads: vec![Read {
-            tick: Tick(7),
-            kernel: Tick::NEVER,
-            wire_bytes: 1,
-            body_end: body.len() as u64,
-        }],
-        body,
-        ..Exchange::default()
-    };
     let tag = PhaseTag {
         name: "profiling".into(),
         kind: PhaseKind::Profiling,
@@ -381,13 +408,20 @@ fn the_raw_export_keeps_payload_and_packets() {
         profiling_index: Some(0),
     };
     let mut writer = RawWriter::create(&path).unwrap();
-    for sent in [&b"{\"n\":1.50}"[..], b"{\n\"n\":1}", b"\xff\n"] {
+    for sent in bodies {
         writer
-            .write(&exchange, &Record::default(), sent, &calibration, &tag)
+            .write(exchange, record, sent, &calibration, &tag)
             .unwrap();
     }
     writer.flush().unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::read_to_string(&path).unwrap()
+}
+
+#[test]
+fn the_raw_export_keeps_payload_and_packets() {
+    let (exchange, record) = two_events_in_one_read();
+    let bodies = [&b"{\"n\":1.50}"[..], b"{\n\"n\":1}", b"\xff\n"];
+    let text = raw_export(&exchange, &record, &bodies);
     assert!(text.contains("\"payload\":{\"n\":1.50}"), "{text}");
     let keys = [
         "metadata",
@@ -401,16 +435,37 @@ fn the_raw_export_keeps_payload_and_packets() {
         .map(|key| text.find(&format!("\"{key}\":")))
         .collect();
     assert!(places.is_sorted() && places[0].is_some(), "{text}");
-    let lines: Vec<Json> = text
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
-    assert_eq!(lines.len(), 3);
+    let lines = text.lines().map(serde_json::from_str::<Json>);
+    assert_eq!(lines.filter(Result::is_ok).count(), 3);
+}
+
+#[test]
+fn the_raw_export_keeps_every_stamp() {
+    let (exchange, record) = two_events_in_one_read();
+    let text = raw_export(&exchange, &record, &[b"{}"]);
+    let line: Json = serde_json::from_str(&text).unwrap();
     assert_eq!(
-        lines[0]["responses"],
+        line["responses"],
         json!([
-            {"perf_ns": 107, "packets": [{"name": "data", "value": "{\"a\":1}"}]},
-            {"perf_ns": 107, "packets": [{"name": "data", "value": "[DONE]"}]},
+            {"perf_ns": 118, "packets": [{"name": "data", "value": "{\"a\":1}"}],
+                "read": 1, "first_read": 0, "events_in_read": 2, "tokens": 3},
+            {"perf_ns": 118, "packets": [{"name": "data", "value": "[DONE]"}],
+                "read": 1, "first_read": 0, "events_in_read": 2},
+        ])
+    );
+    assert_eq!(
+        line["stamps"],
+        json!({
+            "due_perf_ns": 101, "submitted_perf_ns": 102, "first_byte_sent_perf_ns": 103,
+            "last_byte_sent_perf_ns": 104, "end_perf_ns": 118,
+        })
+    );
+    assert_eq!(
+        line["reads"],
+        json!([
+            {"perf_ns": 107, "user_perf_ns": 107, "parsed_perf_ns": 108, "wire_bytes": 130, "body_bytes": 10, "events": 0},
+            {"perf_ns": 118, "kernel_perf_ns": 118, "user_perf_ns": 120, "parsed_perf_ns": 125, "wire_bytes": 20,
+                "body_bytes": 19, "events": 2},
         ])
     );
 }

@@ -2,7 +2,7 @@
 //!
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
-use crate::clock::{Nanos, Rate};
+use crate::clock::{Calibration, Clock, Nanos, Rate};
 use crate::config::{Arrivals, DriverKind, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan};
 use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, realtime};
 use crate::engine::Arrived;
@@ -92,12 +92,19 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         ("Timer", timer.to_owned()),
         ("Waiting", waiting(reach)),
         ("Stamps", stamps(reach.stamps).to_owned()),
+        ("Clock", clock(&run.clock, &run.calibration)),
         ("Connections opened", counts.connects.to_string()),
         (
             "Requests sent again on a new connection",
             counts.resent.to_string(),
         ),
     ];
+    if run.workers.tally.mapping_error_ns > 0 {
+        facts.push((
+            "Kernel stamps mapped to the clock",
+            format!("within {} ns", run.workers.tally.mapping_error_ns),
+        ));
+    }
     let rate = run.rate;
     facts.extend(windows(&run.workers.tally, &run.workers.arrived, rate));
     facts.extend(ring_facts(&run.workers.tally));
@@ -120,6 +127,18 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             .map(|(label, value)| (label.to_owned(), value))
             .collect(),
     }
+}
+
+/// What ticks are read from, what a reading costs, and how the system's own clock ran beside it.
+fn clock(clock: &Clock, calibration: &Calibration) -> String {
+    // In tenths; adding 0 makes a plain zero of a negative one.
+    let slew = (calibration.slew_ppm() * 10.0).round() / 10.0 + 0.0;
+    format!(
+        "{}, {:.0} ns a reading; lengths right to {} ns; CLOCK_MONOTONIC ran {slew:+.1} ppm beside it",
+        clock.source(),
+        clock.reading_ns(),
+        calibration.error().0,
+    )
 }
 
 /// What was measured of the client, judged.

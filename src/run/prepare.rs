@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::clock::{Nanos, Rate};
 use crate::config::{LogLevel, Plan, Problems, TargetUrl, check_goodput};
 use crate::dataset;
+use crate::driver::StampSource;
 use crate::endpoint::{Bodies, HeaderTemplate, render};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
@@ -67,8 +68,8 @@ impl Prepared {
         })
     }
 
-    /// What an engine needs; one for each worker, since TLS sessions are not shared.
-    pub(super) fn setup(&self, rate: Rate) -> Result<Setup, RunError> {
+    /// What an engine needs; one for each worker, since TLS sessions are not shared. `stamps` says when bytes arrived.
+    pub(super) fn setup(&self, rate: Rate, stamps: StampSource) -> Result<Setup, RunError> {
         let endpoint = &self.material.plan.endpoint;
         let mut targets = Vec::with_capacity(endpoint.urls.len());
         let tls_config = endpoint
@@ -103,6 +104,7 @@ impl Prepared {
             limits: Limits::default(),
             seed: self.material.seed,
             rate,
+            stamps,
         })
     }
 

@@ -56,7 +56,7 @@ pub(super) fn start(
     let count = ends.len();
     let numbers: Vec<ThreadNumber> = (0..count).map(|_| ThreadNumber::default()).collect();
     for (index, (end, &core)) in ends.into_iter().zip(&cores.workers).enumerate() {
-        let setup = Arc::new(prepared.setup(clock.rate())?);
+        let setup = Arc::new(prepared.setup(clock.rate(), reach.stamps)?);
         let material = Arc::clone(&prepared.material);
         let gate = Arc::clone(gate);
         let clock = clock.clone();

@@ -72,6 +72,109 @@ fn every_file_tells_the_same_story() {
     each_text_is_the_servers(&run, &records);
     counts_agree(&run);
     bodies_are_listed(&run, &raw);
+    for line in raw.values() {
+        stamps_are_in_order(line, true);
+    }
+}
+
+/// Every latency can be computed anew from the raw records: what was recorded comes out.
+#[test]
+fn raw_records_give_every_latency_again() {
+    latencies_again("", true);
+    latencies_again("--driver portable", true);
+    latencies_again("--timestamp-source user", false);
+}
+
+/// `by_kernel`: arrivals are the kernel's stamps, where it gave one.
+fn latencies_again(flags: &str, by_kernel: bool) {
+    let server = Server::start(Script::always(
+        "wait 4; usage 11 6; words a b c d e f every 3",
+    ));
+    let run = run(
+        &server,
+        &format!("--concurrency 2 --request-count 8 {flags}"),
+    );
+    assert_eq!(run.code, Some(0), "{run}");
+    let records = by_id(run.lines("profile_export.jsonl"));
+    let raw = by_id(run.lines("profile_export_raw.jsonl"));
+    let mut compared = 0;
+    for (id, line) in &raw {
+        stamps_are_in_order(line, by_kernel);
+        let responses = line["responses"].as_array().unwrap();
+        let content = responses.iter().filter(|response| {
+            let data = response["packets"][0]["value"].as_str().unwrap_or("");
+            let json: Value = serde_json::from_str(data).unwrap_or_default();
+            let text = json["choices"][0]["delta"]["content"].as_str();
+            text.is_some_and(|text| !text.is_empty())
+        });
+        let at: Vec<i64> = content.map(|response| ns(&response["perf_ns"])).collect();
+        let start = ns(&line["start_perf_ns"]);
+        let metrics = &records[id]["metrics"];
+        let value = |tag: &str| metrics[tag]["value"].as_f64().unwrap();
+        let same = |tag: &str, nanos: i64| {
+            // The monotonic clock may be slewed by 500 parts in a million, lengths of time are not.
+            let off = (value(tag) - nanos as f64 / 1e6).abs();
+            assert!(off < 0.01 + value(tag) * 1e-3, "{tag}: {off} in {line}");
+        };
+        same("time_to_first_token", at[0] - start);
+        same("time_to_second_token", at[1] - at[0]);
+        same("request_latency", at[at.len() - 1] - start);
+        let longest = at.windows(2).map(|two| two[1] - two[0]).max();
+        same("max_inter_chunk_gap", longest.unwrap());
+        let tokens = value("output_sequence_length") - 1.0;
+        let decode = (at[at.len() - 1] - at[0]) as f64 / 1e6;
+        assert!((value("inter_token_latency") - decode / tokens).abs() < 0.01);
+        compared += 1;
+    }
+    assert_eq!(compared, 8);
+    let clock = run.json("profile_export_aiperf.json")["client"]["facts"]["Clock"].to_string();
+    let said = ["TSC (invariant), ", "clock_gettime, because ", "counter, "];
+    assert!(said.iter().any(|words| clock.contains(words)), "{clock}");
+    assert!(clock.contains("ns a reading"), "{clock}");
+}
+
+fn ns(value: &Value) -> i64 {
+    value
+        .as_i64()
+        .unwrap_or_else(|| panic!("{value} is no time"))
+}
+
+/// Of one raw record: a request is due, handed on, sent; a read is received, seen, parsed; an event has the stamp of its read.
+fn stamps_are_in_order(line: &Value, by_kernel: bool) {
+    let stamps = &line["stamps"];
+    let moments = [
+        "due_perf_ns",
+        "submitted_perf_ns",
+        "first_byte_sent_perf_ns",
+        "last_byte_sent_perf_ns",
+    ];
+    let sent: Vec<i64> = moments.iter().map(|name| ns(&stamps[name])).collect();
+    assert!(sent.is_sorted(), "{stamps}");
+    // The kernel may stamp an answer before the worker hears that all was sent.
+    assert!(sent[2] <= ns(&stamps["end_perf_ns"]), "{stamps}");
+    let reads = line["reads"].as_array().unwrap();
+    for read in reads {
+        let user = ns(&read["user_perf_ns"]);
+        let kernel = read.get("kernel_perf_ns").map_or(user, ns);
+        let arrival = if by_kernel { kernel } else { user };
+        assert_eq!(ns(&read["perf_ns"]), arrival, "{read}");
+        assert!(
+            kernel <= user && user <= ns(&read["parsed_perf_ns"]),
+            "{read}"
+        );
+    }
+    let body: i64 = reads.iter().map(|read| ns(&read["body_bytes"])).sum();
+    assert!(body > 0 || line["responses"] == serde_json::json!([]));
+    let responses = line["responses"].as_array().unwrap();
+    let events: i64 = reads.iter().map(|read| ns(&read["events"])).sum();
+    let streamed = responses.iter().filter(|r| r.get("packets").is_some());
+    assert_eq!(events as usize, streamed.clone().count(), "{line}");
+    for response in streamed {
+        let read = &reads[ns(&response["read"]) as usize];
+        assert_eq!(response["perf_ns"], read["perf_ns"], "{response}");
+        assert_eq!(response["events_in_read"], read["events"], "{response}");
+        assert!(ns(&response["first_read"]) <= ns(&response["read"]));
+    }
 }
 
 fn each_text_is_the_servers(run: &Run, records: &BTreeMap<String, Value>) {

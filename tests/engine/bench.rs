@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload};
@@ -47,6 +48,8 @@ pub(crate) struct Words {
 pub(crate) struct Played {
     pub(crate) outcome: Outcome,
     pub(crate) exchanges: Vec<Exchange>,
+    /// When each was handed over: its slot was free by then.
+    pub(crate) left: Vec<Tick>,
     /// Exchanges that engines asked for.
     pub(crate) blanks: usize,
     pub(crate) counts: Counts,
@@ -116,8 +119,9 @@ impl Bench {
             limits: Limits::default(),
             seed: self.seed,
             rate: Rate::NANOS,
+            stamps: StampSource::Kernel,
         });
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(Kept::new(conductor.clock.clone()));
         let engines = (0..workers).map(|index| {
             let shard = Shard {
                 index,
@@ -134,6 +138,7 @@ impl Bench {
         Played {
             outcome,
             exchanges,
+            left: kept.left(),
             blanks: kept.blanks.load(Ordering::Relaxed),
             counts,
             starts: conductor
@@ -191,11 +196,21 @@ impl Control for Conductor {
 /// What the sinks of a run collect.
 #[derive(Default)]
 pub(crate) struct Kept {
+    clock: VirtualClock,
     exchanges: Mutex<Vec<Exchange>>,
+    left: Mutex<Vec<Tick>>,
     blanks: AtomicUsize,
 }
 
 impl Kept {
+    /// Nothing yet; `clock` says when something comes.
+    pub(crate) fn new(clock: VirtualClock) -> Kept {
+        Kept {
+            clock,
+            ..Kept::default()
+        }
+    }
+
     /// A sink that hands over to this.
     pub(crate) fn collector(self: &Arc<Kept>) -> Collector {
         Collector(Arc::clone(self))
@@ -204,6 +219,11 @@ impl Kept {
     /// All exchanges so far.
     pub(crate) fn take(&self) -> Vec<Exchange> {
         std::mem::take(&mut *lock(&self.exchanges))
+    }
+
+    /// When each of them came.
+    fn left(&self) -> Vec<Tick> {
+        std::mem::take(&mut *lock(&self.left))
     }
 }
 
@@ -216,6 +236,7 @@ impl Sink for Collector {
     }
 
     fn push(&mut self, exchange: Box<Exchange>) {
+        lock(&self.0.left).push(self.0.clock.now());
         lock(&self.0.exchanges).push(*exchange);
     }
 }

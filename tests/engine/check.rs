@@ -125,9 +125,10 @@ fn peak_in_flight(played: &Played) -> usize {
     let mut peaks = 0;
     for worker in 0..3_u16 {
         let mut changes: Vec<(u64, bool)> = Vec::new();
-        for exchange in played.exchanges.iter().filter(|e| e.id.worker == worker) {
+        let pairs = played.exchanges.iter().zip(&played.left);
+        for (exchange, left) in pairs.filter(|(exchange, _)| exchange.id.worker == worker) {
             changes.push((exchange.ticks.due.0.min(exchange.ticks.start.0), true));
-            changes.push((exchange.ticks.end.0.saturating_add(1), false));
+            changes.push((left.0.saturating_add(1), false));
         }
         changes.sort_unstable();
         let (mut now, mut peak) = (0_usize, 0);
@@ -194,7 +195,8 @@ fn check_ticks(exchange: &Exchange, place: &str) {
         ticks.due != Tick::NEVER && ticks.start != Tick::NEVER && ticks.end != Tick::NEVER,
         "{place}: {ticks:?}"
     );
-    assert!(ticks.due <= ticks.start, "{place}: {ticks:?}");
+    let taken_up = [ticks.due, ticks.submitted, ticks.start];
+    assert!(taken_up.is_sorted(), "{place}: {ticks:?}");
     let moments = [
         ticks.start,
         ticks.connect_start,
@@ -237,6 +239,19 @@ fn check_reads(exchange: &Exchange, place: &str) {
         reads.is_sorted_by_key(|read| read.body_end),
         "{place}: {reads:?}"
     );
+    assert!(
+        reads
+            .iter()
+            .all(|read| read.parsed >= read.tick && read.parsed != Tick::NEVER),
+        "{place}: {reads:?}"
+    );
+    assert!(
+        reads.is_sorted_by_key(|read| read.parsed),
+        "{place}: {reads:?}"
+    );
+    if let (Outcome::Success, Some(last)) = (exchange.outcome, reads.last()) {
+        assert_eq!(exchange.ticks.end, last.arrival(), "{place}");
+    }
     if let (Some(first), Some(last)) = (reads.first(), reads.last()) {
         assert_eq!(last.body_end, exchange.body.len() as u64, "{place}");
         assert!(last.tick <= exchange.ticks.end, "{place}");

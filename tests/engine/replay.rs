@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
-use tokenring::driver::{ConnId, Op, Sent, Stamp};
+use tokenring::driver::{ConnId, Op, Sent, Stamp, StampSource};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
 use tokenring::record::Exchange;
@@ -183,6 +183,7 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
         limits: Limits::default(),
         seed: 1,
         rate: Rate::NANOS,
+        stamps: StampSource::Kernel,
     };
     let words = Same(Arc::from([b'.'; 1_000]));
     let shard = Shard { index: 0, count: 1 };

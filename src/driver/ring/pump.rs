@@ -70,6 +70,7 @@ pub fn run(
         pump.tally.window_ns = windows.longest().0;
     }
     pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
+    pump.tally.mapping_error_ns = pump.kernel.as_ref().map_or(0, |kernel| kernel.error().0);
     Ok((pump.engine, pump.tally))
 }
 
@@ -292,7 +293,7 @@ impl Pump {
             Some(message) => {
                 let kernel = match (&self.kernel, message.wall_ns) {
                     // The stamp cannot lie after the completion; what the mapping is off by must not make it so.
-                    (Some(kernel), Some(wall_ns)) if steady => kernel.tick(wall_ns).min(tick),
+                    (Some(kernel), Some(wall_ns)) if steady => kernel.stamp(wall_ns, tick),
                     _ => Tick::NEVER,
                 };
                 self.tally.reads += 1;

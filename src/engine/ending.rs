@@ -1,0 +1,96 @@
+//! How a request ends, and leaves.
+//!
+//! In: the outcome and the moment. Out: the connection kept or closed, the session's next step, the exchange for the recorder once
+//! its batch is parsed. Never: loses an exchange.
+
+use crate::clock::Tick;
+use crate::config::ConnectionReuse;
+use crate::driver::{ConnId, Op};
+use crate::record::Outcome;
+
+use super::{Engine, request};
+
+impl Engine {
+    /// All that was received had been parsed by `now`. Exchanges that ended meanwhile go to the recorder.
+    pub(super) fn batch_parsed(&mut self, now: Tick) {
+        for conn in self.unmarked.drain(..) {
+            // A flight that ended has taken its exchange along; it is marked below.
+            let flight = self.table.current(conn).and_then(|c| c.flight.as_mut());
+            if let Some(flight) = flight {
+                flight.exchange.mark_parsed(now);
+            }
+        }
+        for mut exchange in self.ended.drain(..) {
+            exchange.mark_parsed(now);
+            self.sink.push(exchange);
+        }
+    }
+
+    /// Ends the flight on `conn`: the connection is kept or closed, the session goes on or ends, the exchange is handed over.
+    pub(super) fn finish(&mut self, conn: ConnId, outcome: Outcome, tick: Tick) {
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
+        let Some(mut flight) = c.flight.take() else {
+            return self.close(conn);
+        };
+        flight.exchange.outcome = outcome;
+        flight.exchange.ticks.end = match flight.exchange.reads.last() {
+            // Its last byte may have come before its end was known: by the connection's, or after `[DONE]` by a time limit.
+            Some(last) if outcome == Outcome::Success => last.arrival(),
+            _ => tick,
+        };
+        self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
+        self.health.events += flight.exchange.events.len() as u64;
+        c.served = c.served.saturating_add(1);
+        let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
+        self.settle(conn, keep, flight.session.as_mut());
+        self.counts.in_flight -= 1;
+        match outcome {
+            Outcome::Success => self.counts.whole += 1,
+            Outcome::Fault(_) | Outcome::Timeout => self.counts.failed += 1,
+            Outcome::GraceEnded | Outcome::Interrupted => self.counts.cancelled += 1,
+        }
+        self.end_turn(&mut flight, tick);
+        let ended = std::mem::replace(&mut flight.exchange, self.sink.blank());
+        self.ended.push(ended);
+        self.spare_flights.push(flight);
+    }
+
+    /// Pools the connection, keeps it for its session, or closes it.
+    fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
+        let goes_on = !self.phases.is_cut();
+        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
+        match (keep, self.setup.reuse, next_turn) {
+            (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
+            (true, ConnectionReuse::StickyUserSessions, Some(session)) => {
+                session.keep(conn);
+                self.table.make_idle(conn, false);
+            }
+            _ => self.close(conn),
+        }
+    }
+
+    pub(super) fn close(&mut self, conn: ConnId) {
+        if self.table.release(conn) {
+            self.counts.open_connections -= 1;
+            self.ops.push_back(Op::Close { conn });
+        }
+    }
+
+    pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if self.spare_buffers.len() < 1_024 {
+            bytes.clear();
+            self.spare_buffers.push(bytes);
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// A driver that fails in mid-batch must not lose the exchanges that ended in it.
+    fn drop(&mut self) {
+        for exchange in self.ended.drain(..) {
+            self.sink.push(exchange);
+        }
+    }
+}
