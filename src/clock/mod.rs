@@ -7,9 +7,11 @@ use std::ops::{Add, Sub};
 
 mod calibrate;
 mod kernel;
+mod thread;
 
 pub use calibrate::{Anchor, Calibration};
 pub use kernel::{KernelClock, WallBracket, WallMap};
+pub use thread::thread_cpu;
 
 /// What the counter said: a raw TSC value (or nanoseconds in the simulated driver).
 ///
