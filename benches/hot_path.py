@@ -30,7 +30,7 @@ def main():
     words.add_argument("--server-cpu", type=int, default=1)
     asked = words.parse_args()
     bench = floor.build("--bench", "hot_path")
-    replies = 100 if asked.quick else 300
+    replies = 20 if asked.quick else 60
     valgrind = shutil.which("valgrind")
     if not valgrind:
         print("valgrind is not installed, so the instructions are left out", file=sys.stderr)

@@ -49,7 +49,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "engine",
-        label: "engine: the same for 100 connections, with stamps, marks and requests",
+        label: "engine: the same for 1,000 connections, with stamps, marks and requests",
         run: ours::engine,
     },
     Row {
