@@ -2,7 +2,6 @@
 //!
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
-use crate::clock::Nanos;
 use crate::config::{Arrivals, DriverKind, Plan, StampKind, WorkerPlan};
 use crate::driver::{Choice, Driver, RingTally, StampSource};
 use crate::report::ClientReport;
@@ -60,7 +59,6 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run) -> ClientReport {
             counts.resent.to_string(),
         ),
     ];
-    facts.extend(cpu_facts(run));
     facts.extend(ring_facts(&run.workers.tally));
     ClientReport {
         driver: run.driver.name(),
@@ -89,17 +87,6 @@ fn stamps(source: StampSource) -> &'static str {
             "arrivals by the kernel, on receipt of a read's newest segment; sends and connects in user space"
         }
     }
-}
-
-/// Processor time of the threads that a run's length decides about, in milliseconds. What starts before the load and what writes the
-/// summary after it is not in there.
-fn cpu_facts(run: &Run) -> [(&'static str, String); 2] {
-    let millis = |cpu: &Nanos| format!("{:.3} ms", cpu.0 as f64 / 1e6);
-    let workers: Vec<String> = run.workers.cpu.iter().map(millis).collect();
-    [
-        ("CPU time of each worker", workers.join(", ")),
-        ("CPU time of the recorder", millis(&run.recorded.cpu)),
-    ]
 }
 
 /// What happened on the rings; nothing is said of what did not.

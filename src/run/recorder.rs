@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock::{Anchor, Calibration, Clock, Nanos, Tick, thread_cpu};
+use crate::clock::{Anchor, Calibration, Clock, Nanos, Tick};
 use crate::config::{ExportLevel, PhaseKind, Plan};
 use crate::endpoint::Bodies;
 use crate::engine::Stop;
@@ -69,8 +69,6 @@ pub(super) struct Recorded {
     pub(super) aborted: Option<String>,
     /// Content events that shared a read, in profiling.
     pub(super) coalesced: u64,
-    /// Processor time of the recorder's thread.
-    pub(super) cpu: Nanos,
     /// The first error of a per-request file; writing to that file ended there.
     pub(super) write_error: Option<ReportError>,
 }
@@ -305,7 +303,6 @@ impl Recorder {
             files,
             aborted: self.aborted,
             coalesced: self.coalesced,
-            cpu: thread_cpu(),
             write_error: self.write_error,
         }
     }

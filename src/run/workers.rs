@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 
-use crate::clock::{Clock, Nanos, thread_cpu};
+use crate::clock::Clock;
 use crate::driver::{Driver, RingTally, StampSource};
 use crate::engine::{Counts, Engine, Stop};
 use crate::schedule::Shard;
@@ -31,8 +31,6 @@ pub(super) struct Ended {
     pub(super) counts: Counts,
     /// What the rings went through.
     pub(super) tally: RingTally,
-    /// Processor time of each worker's thread.
-    pub(super) cpu: Vec<Nanos>,
     /// Why workers had to do without a ring.
     pub(super) stepped_down: Vec<String>,
 }
@@ -73,7 +71,6 @@ pub(super) fn start(
             ended.map(|ended| Ended {
                 counts: *ended.engine.counts(),
                 tally: ended.tally,
-                cpu: vec![thread_cpu()],
                 stepped_down: ended.stepped_down.into_iter().collect(),
             })
         };
@@ -129,7 +126,6 @@ impl Workers {
                 Ok(Ok(ended)) => {
                     sum.counts.add(&ended.counts);
                     sum.tally.add(&ended.tally);
-                    sum.cpu.extend(ended.cpu);
                     sum.stepped_down.extend(ended.stepped_down);
                 }
                 Ok(Err(error)) => {
