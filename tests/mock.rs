@@ -290,6 +290,25 @@ fn chunks_carry_as_many_tokens_as_planned() {
 }
 
 #[test]
+fn events_that_go_out_together_are_one_write_at_the_time_of_the_first() {
+    let server = serve(MockPlan {
+        inter_token_latency: Nanos::from_millis(10),
+        events_per_write: 4,
+        ..fast()
+    });
+    let begin = Instant::now();
+    let reply = ask(&server, &chat(r#","stream":true,"max_tokens":10"#));
+    // A role, ten words, a finish reason and `[DONE]`; the words came as 4, 4 and 2.
+    assert_eq!(reply.events().len(), 13);
+    let at: Vec<Instant> = reply.chunks.iter().map(|chunk| chunk.0).collect();
+    for (first, last, due_ms) in [(1, 4, 0), (5, 8, 40), (9, 10, 80)] {
+        assert_eq!(at[first], at[last], "events {first} to {last} share a read");
+        let after = at[first] - begin;
+        assert!(after >= Duration::from_millis(due_ms), "{first}: {after:?}");
+    }
+}
+
+#[test]
 fn refusals_name_the_fault() {
     let big = format!(
         "POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n",

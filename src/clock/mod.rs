@@ -8,10 +8,12 @@ use std::ops::{Add, Sub};
 mod calibrate;
 mod counter;
 mod kernel;
+mod thread;
 
 pub use calibrate::{Anchor, Calibration};
 pub use counter::{Clock, Source};
 pub use kernel::{KernelClock, WallBracket, WallMap};
+pub use thread::thread_cpu;
 
 /// What the counter said: a raw TSC value (nanoseconds where the TSC cannot be used, and in the simulated driver).
 ///

@@ -223,6 +223,7 @@ fn mock_server(words: &[String]) -> Result<Command, Problems> {
         inter_token_latency: nanos("--itl").unwrap_or(default.inter_token_latency),
         tokens: small("--tokens").unwrap_or(default.tokens),
         tokens_per_chunk: small("--tokens-per-chunk").unwrap_or(default.tokens_per_chunk),
+        events_per_write: small("--events-per-write").unwrap_or(default.events_per_write),
         seed: settings.integer("--seed").unwrap_or(default.seed),
         threads: settings.size("--threads"),
         cpus: settings.cores("--cpus").to_vec(),

@@ -457,6 +457,8 @@ pub struct MockPlan {
     pub tokens: u32,
     /// Tokens in each content event.
     pub tokens_per_chunk: u32,
+    /// Content events written at once, when the first of them is due; the mean rate stays the same.
+    pub events_per_write: u32,
     /// Seed of the words it says.
     pub seed: u64,
     /// Threads; `None` is one for each core in the mask (or in `cpus`).
@@ -477,6 +479,7 @@ impl Default for MockPlan {
             inter_token_latency: Nanos::from_millis(10),
             tokens: 100,
             tokens_per_chunk: 1,
+            events_per_write: 1,
             seed: 0,
             threads: None,
             cpus: Vec::new(),

@@ -12,6 +12,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod usual;
 
 pub use bodies::Bodies;
 pub use body::{default_path, render};

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::usage::usage;
-use super::{PeerError, Piece};
+use super::{PeerError, Piece, usual};
 use crate::config::EndpointKind;
 
 /// Outcome of a parse.
@@ -38,10 +38,21 @@ pub enum Parsed {
 /// ```
 #[must_use]
 pub fn parse(kind: EndpointKind, data: &[u8]) -> Parsed {
-    let Some(mut value) = json(data) else {
-        return Parsed::NotJson;
-    };
-    let piece = piece(kind, &mut value);
+    match usual::piece(kind, data) {
+        Some(piece) => parsed(piece),
+        None => parse_thoroughly(kind, data),
+    }
+}
+
+/// As [`parse`], whatever the shape.
+pub(super) fn parse_thoroughly(kind: EndpointKind, data: &[u8]) -> Parsed {
+    match json(data) {
+        Some(mut value) => parsed(piece(kind, &mut value)),
+        None => Parsed::NotJson,
+    }
+}
+
+fn parsed(piece: Piece) -> Parsed {
     if piece == Piece::default() {
         Parsed::Nothing
     } else {

@@ -13,6 +13,11 @@ pub(super) fn usage(root: &Value) -> Option<Usage> {
         .iter()
         .filter_map(|name| root.get(*name))
         .find(|value| value.is_object())?;
+    counts(object)
+}
+
+/// The counts of a usage object; `None` for one without any known count, and for what is no object.
+pub(super) fn counts(object: &Value) -> Option<Usage> {
     let usage = Usage {
         prompt_tokens: prompt(object),
         completion_tokens: first(

@@ -58,6 +58,10 @@ pub trait Workload {
     fn turn_count(&self, conversation: u32) -> u32;
     /// Think time before `turn`.
     fn delay(&self, conversation: u32, turn: u32) -> Nanos;
+    /// The most tokens that the reply to `turn` may have, where the request says so; room is made for them.
+    fn reply_tokens(&self, _conversation: u32, _turn: u32) -> Option<u32> {
+        None
+    }
     /// The body that was rendered before the run; `None` when it needs the replies of earlier turns.
     fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>>;
     /// The body of a turn that needs `history`: one entry for each earlier turn, `None` where a turn failed.

@@ -111,6 +111,14 @@ impl Table {
         }
     }
 
+    /// Something of all that the next read on `conn` needs, to have it read.
+    pub(super) fn look_ahead(&self, conn: ConnId) -> u64 {
+        let slot = self.slots.get(conn.index as usize);
+        let connection = slot.and_then(|slot| slot.connection.as_ref());
+        let flight = connection.and_then(|connection| connection.flight.as_ref());
+        flight.map_or(0, |flight| flight.look_ahead())
+    }
+
     /// The connection in slot `index`, if there is one.
     fn at(&mut self, index: u32) -> Option<(ConnId, &mut Connection)> {
         let slot = self.slots.get_mut(index as usize)?;

@@ -8,6 +8,7 @@ use crate::driver::{Sent, Stamp, StampSource};
 use crate::record::{EventMark, Exchange, Outcome, Read};
 use crate::wire::{ContentKind, Fault, Limits, Response, SseKind, SseScanner, Step};
 
+use super::ahead::make_room;
 use super::request::Session;
 
 /// A request under way, with the parsers of its response.
@@ -19,6 +20,8 @@ pub(super) struct Flight {
     scanner: SseScanner,
     /// Which request of this engine it is.
     pub(super) serial: u64,
+    /// The most tokens that the reply may have, if that is known.
+    pub(super) tokens: Option<u32>,
     /// The body is scanned for events.
     scanning: bool,
     done_seen: bool,
@@ -57,6 +60,7 @@ impl Flight {
             response: Response::new(limits),
             scanner: SseScanner::new(limits),
             serial: 0,
+            tokens: None,
             scanning: false,
             done_seen: false,
             unsent: false,
@@ -135,6 +139,16 @@ impl Flight {
         last.is_some_and(|read| read.parsed == Tick::NEVER)
     }
 
+    /// Something of each piece of memory that [`Flight::receive`] works on, to have it read.
+    pub(super) fn look_ahead(&self) -> u64 {
+        let exchange = &*self.exchange;
+        let read = exchange.reads.last().map_or(0, |read| read.body_end);
+        let event = exchange.events.last().map_or(0, |event| event.end);
+        let byte = exchange.body.last().map_or(0, |&byte| u64::from(byte));
+        let parsers = u64::from(self.response.started()) ^ u64::from(self.first_read);
+        read ^ event ^ byte ^ parsers
+    }
+
     /// The peer closed its side. `tls_cut`: without saying so inside TLS.
     pub(super) fn end_of_stream(&mut self, tls_cut: bool) -> Outcome {
         match self.response.eof() {
@@ -195,6 +209,9 @@ impl Flight {
 
     fn mark(&mut self, begin: u64, end: u64) {
         let exchange = &mut *self.exchange;
+        if let (true, Some(tokens)) = (exchange.events.is_empty(), self.tokens) {
+            make_room(exchange, tokens, end - begin);
+        }
         while exchange
             .reads
             .get(self.first_read as usize)

@@ -12,6 +12,7 @@ use crate::record::{Exchange, Outcome};
 use crate::schedule::Shard;
 use crate::wire::Fault;
 
+mod ahead;
 mod arrived;
 mod border;
 mod conn;

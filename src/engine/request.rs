@@ -92,6 +92,9 @@ impl Engine {
         };
         flight.reset();
         flight.serial = self.serial;
+        flight.tokens = self
+            .workload
+            .reply_tokens(session.conversation, session.turn);
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
         exchange.ticks.due = intent.due;

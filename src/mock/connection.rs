@@ -77,6 +77,8 @@ struct Active {
     gap: u64,
     /// Content events written.
     event: u32,
+    /// Content events that go out together; the first of them says when.
+    together: u32,
 }
 
 impl Active {
@@ -135,7 +137,8 @@ impl Connection {
         (self.closing || self.input_ended) && self.active.is_none() && self.out.is_empty()
     }
 
-    /// Puts the event that is due into `out`. `None` when no reply is under way or it is not due yet.
+    /// Puts the event that is due into `out`, with those that go out together with it; the mark names the first. `None` when no
+    /// reply is under way or it is not due yet.
     pub(super) fn speak(&mut self, now: u64) -> Option<EventMark> {
         let active = self.active.as_mut()?;
         if active.due() > now {
@@ -147,8 +150,13 @@ impl Connection {
             event: active.event,
         };
         if active.reply.streams() {
-            active.reply.next_event(&mut self.out);
-            active.event += 1;
+            for _ in 0..active.together {
+                active.reply.next_event(&mut self.out);
+                active.event += 1;
+                if active.reply.is_over() {
+                    break;
+                }
+            }
         } else {
             let body = active.reply.whole().to_string();
             script::plain(
@@ -270,6 +278,7 @@ impl Connection {
                         .0
                         .saturating_mul(u64::from(plan.tokens_per_chunk.max(1))),
                     event: 0,
+                    together: plan.events_per_write.max(1),
                 });
             }
             Err(message) => {

@@ -73,6 +73,11 @@ impl Workload for CorpusWorkload {
         Nanos::from_seconds(turns[turn as usize].delay_ms / 1e3)
     }
 
+    fn reply_tokens(&self, conversation: u32, turn: u32) -> Option<u32> {
+        let turns = &self.material.corpus.conversations[conversation as usize].turns;
+        turns[turn as usize].max_tokens
+    }
+
     fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>> {
         self.material.bodies.body(conversation, turn).cloned()
     }

@@ -2,6 +2,9 @@
 //!
 //! In: a name. Out: a tokenizer, built from the crate's rank data in well under a second. Never: opens a file or a connection.
 
+use std::collections::HashMap;
+use std::sync::Mutex;
+
 use tiktoken_rs::CoreBPE;
 
 use super::Tokenizer;
@@ -22,11 +25,20 @@ pub const SHIPPED: [&str; 8] = [
 /// is a panic there. Longer texts are cut where no token can reach across.
 const PIECE_BYTES: usize = 32 * 1024;
 
+/// Words whose counts are remembered, and the most bytes of one: some megabytes in all.
+const WORDS_MOST: usize = 1 << 16;
+
+/// See [`WORDS_MOST`].
+const WORD_BYTES: usize = 32;
+
 /// A byte-pair encoding of OpenAI's family.
 pub struct ShippedTokenizer {
     name: &'static str,
     encoding: CoreBPE,
     vocabulary_size: u32,
+    /// Tokens of words seen in [`Tokenizer::count`]: replies say the same words over and over, and a look-up costs a tenth of
+    /// cutting and encoding them anew.
+    words: Mutex<HashMap<Box<str>, usize>>,
 }
 
 impl ShippedTokenizer {
@@ -48,7 +60,28 @@ impl ShippedTokenizer {
             name,
             encoding,
             vocabulary_size,
+            words: Mutex::default(),
         })
+    }
+
+    fn count_with(&self, words: &mut HashMap<Box<str>, usize>, text: &str) -> usize {
+        let mut sum = 0;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (word, tail) = rest.split_at(word_end(rest));
+            rest = tail;
+            sum += match words.get(word) {
+                Some(&count) => count,
+                None => {
+                    let count = self.encode(word).len();
+                    if word.len() <= WORD_BYTES && words.len() < WORDS_MOST {
+                        words.insert(word.into(), count);
+                    }
+                    count
+                }
+            };
+        }
+        sum
     }
 }
 
@@ -71,6 +104,14 @@ impl Tokenizer for ShippedTokenizer {
         ids
     }
 
+    fn count(&self, text: &str) -> usize {
+        // Two threads that count at once do not wait for each other.
+        match self.words.try_lock() {
+            Ok(mut words) => self.count_with(&mut words, text),
+            Err(_) => self.encode(text).len(),
+        }
+    }
+
     fn decode(&self, ids: &[u32]) -> String {
         let bytes = self.encoding.decode_bytes(ids).unwrap_or_else(|_| {
             // An id outside the vocabulary: keep the others.
@@ -88,22 +129,29 @@ impl Tokenizer for ShippedTokenizer {
     }
 }
 
-/// Where to cut `text`, at most [`PIECE_BYTES`] in: the last place between an ASCII letter and a single space that a letter
-/// follows. In all patterns a word ends there and the space begins the next word, so the ids are those of the whole text. A
-/// text without such a place in the second half of the piece is cut at the limit, where a token may then be split.
+/// No token reaches across this place, which has a byte on both sides: between an ASCII letter and a single space that a letter follows.
+/// In all patterns a word ends there and the space begins the next word, so the ids of both sides are those of the whole text.
+fn is_clean(bytes: &[u8], at: usize) -> bool {
+    bytes[at] == b' ' && bytes[at - 1].is_ascii_alphabetic() && bytes[at + 1].is_ascii_alphabetic()
+}
+
+/// The first clean place in `text`, or its end.
+fn word_end(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let inner = 1..bytes.len().saturating_sub(1);
+    let mut spaces = inner.filter(|&at| is_clean(bytes, at));
+    spaces.next().unwrap_or(bytes.len())
+}
+
+/// Where to cut `text`, at most [`PIECE_BYTES`] in: the last clean place. A text without such a place in the second half of the piece
+/// is cut at the limit, where a token may then be split.
 fn piece_end(text: &str) -> usize {
     if text.len() <= PIECE_BYTES {
         return text.len();
     }
-    let bytes = text.as_bytes();
-    let clean = |&at: &usize| {
-        bytes[at] == b' '
-            && bytes[at - 1].is_ascii_alphabetic()
-            && bytes[at + 1].is_ascii_alphabetic()
-    };
     (PIECE_BYTES / 2..PIECE_BYTES - 1)
         .rev()
-        .find(clean)
+        .find(|&at| is_clean(text.as_bytes(), at))
         .unwrap_or_else(|| {
             let boundary = |at: &usize| text.is_char_boundary(*at);
             // A character has at most four bytes, so one of these is its border.

@@ -249,6 +249,18 @@ proptest! {
     }
 
     #[test]
+    fn counts_word_by_word_are_those_of_the_whole(text in "([ a-cA-C'é1.,\n\t]|\u{301}| the| It's){0,60}") {
+        static TOKENIZERS: std::sync::LazyLock<Vec<ShippedTokenizer>> = std::sync::LazyLock::new(|| {
+            ["gpt2", "cl100k_base", "o200k_base"].iter().filter_map(|name| ShippedTokenizer::new(name)).collect()
+        });
+        for tokenizer in TOKENIZERS.iter() {
+            let ids = tokenizer.encode(&text).len();
+            prop_assert_eq!(tokenizer.count(&text), ids, "{}", tokenizer.name());
+            prop_assert_eq!(tokenizer.count(&text), ids, "{}, remembered", tokenizer.name());
+        }
+    }
+
+    #[test]
     fn a_damaged_tokenizer_json_is_an_error_or_a_tokenizer(at in 0_usize..8_000, byte: u8) {
         let mut bytes = tiny_json().into_bytes();
         let at = at % bytes.len();

@@ -17,6 +17,9 @@ use tokenring::record::Exchange;
 use tokenring::schedule::Shard;
 use tokenring::wire::Limits;
 
+/// Reads that are handed over together, as a driver does that reaps in windows.
+const BATCH: usize = 32;
+
 /// Wraps every call of the engine, to measure it.
 pub(crate) trait Meter {
     /// A read is handed over.
@@ -65,6 +68,9 @@ impl Workload for Same {
     }
     fn delay(&self, _: u32, _: u32) -> Nanos {
         Nanos(0)
+    }
+    fn reply_tokens(&self, _: u32, _: u32) -> Option<u32> {
+        Some(300)
     }
     fn body(&self, _: u32, _: u32) -> Option<Arc<[u8]>> {
         Some(Arc::clone(&self.0))
@@ -136,13 +142,16 @@ pub(crate) fn replay(reads: &[&[u8]], concurrency: usize, meter: &mut impl Meter
             }
             Op::Wait { .. } => {
                 for read in reads {
-                    for &conn in &asked {
-                        now = now.plus(1_000);
-                        let stamp = Stamp {
-                            tick: now,
-                            kernel: now,
-                        };
-                        meter.received(|| engine.on_received(conn, read, stamp));
+                    for batch in asked.chunks(BATCH) {
+                        meter.other(|| engine.look_ahead(batch.iter().copied()));
+                        for &conn in batch {
+                            now = now.plus(1_000);
+                            let stamp = Stamp {
+                                tick: now,
+                                kernel: now,
+                            };
+                            meter.received(|| engine.on_received(conn, read, stamp));
+                        }
                     }
                 }
                 asked.clear();

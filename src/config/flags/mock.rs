@@ -12,6 +12,7 @@ pub const MOCK: &[Flag] = working_table! {
         ["--itl"] Between(0.0, 86_400_000.0), "10", "Milliseconds for each further token.";
         ["--tokens"] Integer(1, 1 << 24), "100", "Output tokens when the request sets no limit.";
         ["--tokens-per-chunk"] Integer(1, 1 << 24), "1", "Tokens in each content event.";
+        ["--events-per-write"] Integer(1, 1 << 16), "1", "Content events written at once, when the first of them is due.";
         ["--seed"] Integer(0, MOST), "0", "Seed of the words it says.";
         ["--threads"] Integer(1, 4096), "one for each core", "Threads.";
         ["--cpus"] Cores, "", "Cores to pin the threads to, such as 0,2-3.";
