@@ -28,6 +28,7 @@ const SHARE: u64 = 5;
 /// Not taken from the machine's clocks, which valgrind does not offer where rustix looks for them.
 const ANCHOR: Anchor = Anchor {
     tick: Tick(1),
+    raw_ns: 1,
     monotonic_ns: 1,
     wall_ns: 1_700_000_000_000_000_000,
     width: 0,
@@ -135,6 +136,8 @@ impl Parsers {
             exchange.reads.push(Read {
                 tick,
                 kernel: tick,
+                parsed: tick,
+                by_kernel: true,
                 wire_bytes: u32::try_from(read.len()).unwrap_or(u32::MAX),
                 body_end: exchange.body.len() as u64,
             });

@@ -5,14 +5,14 @@
 
 use std::io;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Nanos};
 use crate::engine::Engine;
 
 use super::portable::{self, Wishes};
 use super::probe::{Backend, probe};
 #[cfg(target_os = "linux")]
 use super::ring::{self, Layout, Ring};
-use super::waiting::{WaitMode, Waiting};
+use super::waiting::{WaitMode, Waiting, Window};
 
 /// What lets a kernel that knows io_uring give it.
 const REMEDY: &str = "set the sysctl kernel.io_uring_disabled to 0, and allow io_uring in the container's seccomp profile";
@@ -197,7 +197,8 @@ impl Driver {
         }
     }
 
-    /// Runs `engine` to its end on this thread.
+    /// Runs `engine` to its end on this thread. Reads carry the kernel's stamp wherever there is one; `stamps` says which one the metrics
+    /// go by, and where that is the worker's no read is left in the kernel.
     ///
     /// # Errors
     ///
@@ -209,7 +210,14 @@ impl Driver {
         stamps: StampSource,
         waiting: Waiting,
     ) -> io::Result<Ended> {
-        let stamped = stamps == StampSource::Kernel;
+        let stamped = self.has_kernel_stamps();
+        let waiting = match stamps {
+            StampSource::Kernel => waiting,
+            StampSource::User => Waiting {
+                window: Window::Fixed(Nanos(0)),
+                ..waiting
+            },
+        };
         let mut stepped_down = None;
         let portable = match self {
             #[cfg(target_os = "linux")]

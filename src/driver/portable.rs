@@ -31,6 +31,9 @@ mod sockets;
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
 
+/// With fewer completions in a batch, looking ahead costs more than it saves.
+const AHEAD_LEAST: usize = 4;
+
 /// Bytes read and not yet parsed; a task that finds it full waits until the pump has emptied it.
 const ARENA_BYTES: usize = 4 << 20;
 
@@ -311,6 +314,9 @@ impl Pump {
         let steady =
             !self.spare.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
         let mut batch = std::mem::take(&mut self.spare);
+        if batch.len() >= AHEAD_LEAST {
+            self.engine.look_ahead(batch.iter().map(|c| c.conn));
+        }
         let shared = Rc::clone(&self.shared);
         let mut arena = shared.arena.borrow_mut();
         for Completion { conn, what } in batch.drain(..) {

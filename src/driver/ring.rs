@@ -316,6 +316,12 @@ impl Ring {
         }
     }
 
+    /// Which link a completion is of.
+    fn link_of(&self, completion: &Completion) -> Option<u32> {
+        let (_, link) = self.operations.find(completion.key)?;
+        Some(link)
+    }
+
     /// The operation that a completion is of, and its memory when it was the last; `None` for one that is over already.
     fn operation(&mut self, completion: &Completion) -> Option<Operation> {
         if !completion.more {

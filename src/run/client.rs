@@ -74,7 +74,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
     }
     for reason in &run.workers.stepped_down {
         notes.push(format!(
-            "a worker could not open its ring ({reason}) and ran on the portable driver, with user-space stamps"
+            "a worker could not open its ring ({reason}) and ran on the portable driver"
         ));
     }
     // In a closed loop that only time ends, there is no number that could be missed.
@@ -159,9 +159,7 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
             overflows: tally.overflows,
             steps: tally.steps,
         },
-        // A worker that lost its ring stamps by itself.
-        kernel_stamps: run.reach.stamps == StampSource::Kernel
-            && run.workers.stepped_down.is_empty(),
+        kernel_stamps: run.reach.stamps == StampSource::Kernel,
         window: Nanos(tally.window_ns),
         spins: run.reach.waiting.mode == WaitMode::Spin,
         timer_grain: Nanos(run.reach.driver.timer().1),

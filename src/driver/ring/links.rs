@@ -43,6 +43,12 @@ pub(super) struct Links {
 }
 
 impl Links {
+    /// Whose the link in `place` is.
+    pub(super) fn conn(&self, place: u32) -> Option<ConnId> {
+        let link = self.slots.get(place as usize)?.as_ref()?;
+        Some(link.conn)
+    }
+
     /// A place for a new socket.
     pub(super) fn open(&mut self, conn: ConnId, socket: Socket, started: Tick) -> u32 {
         let link = Link {

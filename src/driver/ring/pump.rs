@@ -26,6 +26,9 @@ use super::{Completion, Mode, Ring, Wait};
 /// Spinning workers let the network card's queue be polled this long for each look at a socket.
 const BUSY_POLL_MICROS: u32 = 50;
 
+/// With fewer completions in a batch, looking ahead costs more than it saves.
+const AHEAD_LEAST: usize = 4;
+
 /// After the engine has finished, sockets have this many waits of 10 ms to close.
 const LAST_WAITS: u32 = 100;
 
@@ -223,6 +226,7 @@ impl Pump {
         let mut batch = std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare));
         // All stamps in the batch were taken between the last look at the wall clock and this one.
         let steady = !batch.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
+        self.look_ahead(&batch);
         for completion in batch.drain(..) {
             self.complete(completion, steady)?;
         }
@@ -235,6 +239,18 @@ impl Pump {
             self.arm(place)?;
         }
         Ok(())
+    }
+
+    /// Has the engine fetch what the reads of `batch` will need, all at once.
+    fn look_ahead(&mut self, batch: &[Completion]) {
+        if batch.len() < AHEAD_LEAST {
+            return;
+        }
+        let (ring, links) = (&self.ring, &self.links);
+        let conns = batch
+            .iter()
+            .filter_map(|completion| links.conn(ring.link_of(completion)?));
+        self.engine.look_ahead(conns);
     }
 
     fn complete(&mut self, completion: Completion, steady: bool) -> io::Result<()> {
