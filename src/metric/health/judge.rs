@@ -32,6 +32,9 @@ const SHORTEST: Nanos = Nanos::from_millis(50);
 /// one beside a busy rival until the rival's slice of 2 to 4 ms is over.
 const RIVAL: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(2_000_000));
 
+/// A thread that waited this part of the time it wanted to run shares its core with a rival as busy, however short the slices.
+const HALVED: f64 = 1.0 / 3.0;
+
 /// The same for what the worker's own load causes as well: half a millisecond of events is no fault, a gap between tokens is.
 const OWN: (Nanos, Nanos) = (Nanos::from_millis(2), Nanos::from_millis(10));
 
@@ -96,8 +99,12 @@ fn of_worker(health: &Health, index: usize, worker: &WorkerHealth, found: &mut F
         return;
     }
     if let Some(delay) = worker.core_delay {
-        found.when(level(delay, RIVAL), "core_wait", || {
-            let waited = worker.thread.map_or(0.0, ThreadTime::waited_share);
+        let waited = worker.thread.map_or(0.0, ThreadTime::waited_share);
+        let level = level(delay, RIVAL).map(|level| {
+            let halved = waited >= HALVED;
+            if halved { Level::Untrusted } else { level }
+        });
+        found.when(level, "core_wait", || {
             format!(
                 "worker {index} had to wait over {} for its core at 1 moment in 200, and {:.0} % of the time it wanted to run: \
                  something else runs there",
