@@ -65,7 +65,7 @@ pub fn judge(health: &Health) -> Verdict {
     let (ttft_bound, gap_bound) = health.bounds();
     let larger = ttft_bound.max(gap_bound);
     found.when(level(larger, BOUND), "bound", || {
-        format!("a time may be off by {}", millis(larger))
+        format!("a time may be off by {}{}", millis(larger), cause(health))
     });
     let mut reasons = found.reasons;
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.level));
@@ -205,6 +205,19 @@ fn of_machine(health: &Health, found: &mut Found) {
             )
         });
     }
+}
+
+/// What makes a late worker's delay count although the kernel stamps.
+fn cause(health: &Health) -> String {
+    let (_, shared) = health.shared_shares();
+    let counts = health.kernel_stamps && shared >= super::RARE;
+    let text = || {
+        format!(
+            ", for {:.1} % of the events share a read, and only its last one has a stamp of its own",
+            shared * 100.0
+        )
+    };
+    counts.then(text).unwrap_or_default()
 }
 
 fn warnings(health: &Health) -> Vec<String> {

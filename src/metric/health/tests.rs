@@ -46,6 +46,7 @@ fn quiet() -> Health {
         clock_error: Nanos(100),
         mapping_error: Nanos(1_000),
         content_events: 1_000,
+        streams: 200,
         ..Health::default()
     }
 }
@@ -269,7 +270,7 @@ fn a_governor_is_a_warning_only() {
 }
 
 /// (run, whether the kernel stamps, what is changed, (TTFT, gap)). 6 us of send and 0.1 us of clock are in every TTFT.
-const BOUNDS: [(&str, bool, Change, (u64, u64)); 13] = [
+const BOUNDS: [(&str, bool, Change, (u64, u64)); 14] = [
     ("user: the latest of three", false, |_| {}, (86_100, 80_100)),
     (
         "user: turns",
@@ -326,16 +327,22 @@ const BOUNDS: [(&str, bool, Change, (u64, u64)); 13] = [
         (52_100, 47_100),
     ),
     (
-        "kernel: 1 in 200 shared",
+        "kernel: 1 in 200 shared, not at the start",
         true,
         |h| h.shared_events = 5,
-        (52_100, 47_100),
+        (7_100, 47_100),
     ),
     (
-        "kernel: shared, the delay not measured",
+        "kernel: 1 in 200 shared at the start",
+        true,
+        |h| h.first_shared = 1,
+        (52_100, 2_100),
+    ),
+    (
+        "kernel: unstamped, the delay not measured",
         true,
         |h| {
-            h.shared_events = 5;
+            h.ring.unstamped = 500;
             h.window = MS(1);
             h.workers[0].receive_delay = None;
         },
@@ -361,6 +368,21 @@ fn bounds_are_what_the_source_of_the_stamps_can_be_off_by() {
         let (ttft, gap) = health.bounds();
         assert_eq!((ttft.0, gap.0), expected, "{name}");
     }
+}
+
+#[test]
+fn a_bound_that_shared_reads_make_says_so() {
+    let mut health = stamped();
+    health.workers[0].receive_delay = Some(spread(900, 40_000, 1_500_000));
+    assert_eq!(judge(&health).level, Level::Trusted);
+    health.shared_events = 6;
+    let verdict = judge(&health);
+    let [reason] = verdict.reasons.as_slice() else {
+        panic!("{:?}", verdict.reasons);
+    };
+    assert_eq!(reason.name, "bound");
+    let text = "a time may be off by 1.50 ms, for 0.6 % of the events share a read";
+    assert!(reason.text.starts_with(text), "{}", reason.text);
 }
 
 #[test]
