@@ -78,6 +78,8 @@ fn rivals_on_its_core_make_a_worker_untrusted() {
         let health = &run.summary()["client_health"];
         assert_eq!(health["verdict"], "untrusted", "{found:?}\n{run}");
         assert_eq!(run.code, Some(3), "{found:?}\n{run}");
+        let told = "Error: --require-trusted: the client's own health is judged untrusted";
+        assert!(run.stderr.contains(told), "{run}");
         let starved = ["core_wait", "long_turns", "late_wake", "receive_delay"];
         assert!(
             found

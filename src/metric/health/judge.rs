@@ -6,7 +6,8 @@ use super::{Health, Level, Reason, ThreadTime, Verdict, WorkerHealth, share};
 use crate::clock::Nanos;
 
 /// Name of each reason, as the summary and the README's table have it.
-pub const REASONS: [&str; 13] = [
+pub const REASONS: [&str; 14] = [
+    "unmeasured",
     "core_wait",
     "late_wake",
     "long_turns",
@@ -95,6 +96,13 @@ impl Found {
 }
 
 fn of_worker(health: &Health, index: usize, worker: &WorkerHealth, found: &mut Found) {
+    let unmeasured = worker.length < SHORTEST || !is_measured(worker);
+    found.when(unmeasured.then_some(Level::Caution), "unmeasured", || {
+        format!(
+            "worker {index} ran for {}, with too little to measure how late it was",
+            millis(worker.length)
+        )
+    });
     if worker.length < SHORTEST {
         return;
     }
@@ -144,6 +152,13 @@ fn of_worker(health: &Health, index: usize, worker: &WorkerHealth, found: &mut F
             busy * 100.0
         )
     });
+}
+
+/// At least one of the measures of its delay that are not blind while it sleeps is there.
+fn is_measured(worker: &WorkerHealth) -> bool {
+    let spreads = [worker.wake_lateness, worker.receive_delay];
+    let mut counts = spreads.iter().flatten().map(|spread| spread.count);
+    worker.core_delay.is_some() || counts.any(|count| count >= ENOUGH)
 }
 
 fn of_stamps(health: &Health, found: &mut Found) {

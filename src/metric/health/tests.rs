@@ -89,7 +89,13 @@ fn count(value: f64) -> u64 {
 }
 
 /// (reason, just below its first threshold, at it, at its second; NaN where there is none; how the value is set)
-const THRESHOLDS: [(&str, f64, f64, f64, Set); 13] = [
+const THRESHOLDS: [(&str, f64, f64, f64, Set); 14] = [
+    ("unmeasured", 0.0, 1.0, f64::NAN, |h, v| {
+        // Busy all the time, which says nothing of so short a run.
+        let length = if v > 0.0 { MS(49) } else { MS(1_000) };
+        h.workers[0].length = length;
+        h.workers[0].busy = h.workers[0].busy.min(length);
+    }),
     ("core_wait", 0.999, 1.0, 2.0, |h, v| {
         h.workers[0].core_delay = Some(ms(v));
     }),
@@ -198,7 +204,7 @@ fn a_rival_of_short_slices_is_one_too() {
 
 #[test]
 fn what_is_no_reason_is_none() {
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 8] = [
         ("no stops", |h| {
             h.machine.throttled = Some(Throttled::default());
         }),
@@ -213,10 +219,6 @@ fn what_is_no_reason_is_none() {
         ("too few reads", |h| {
             h.kernel_stamps = true;
             h.workers[0].receive_delay = Some(spread(99, 90_000_000, 90_000_000));
-        }),
-        ("a short run", |h| {
-            h.workers[0].length = MS(49);
-            h.workers[0].busy = MS(49);
         }),
         ("waits for a slot", |h| {
             h.schedule_lag = Some(ScheduleLag {
@@ -258,6 +260,29 @@ fn what_is_no_reason_is_none() {
         Level::Untrusted,
         "the kernel's work counts"
     );
+}
+
+#[test]
+fn one_measure_of_its_delay_is_enough() {
+    let few = Some(spread(99, 50_000, 50_000));
+    let enough = Some(spread(100, 50_000, 50_000));
+    for (core, woken, received, level) in [
+        (None, few, few, Level::Caution),
+        (None, None, None, Level::Caution),
+        (Some(Nanos(0)), None, None, Level::Trusted),
+        (None, enough, None, Level::Trusted),
+        (None, None, enough, Level::Trusted),
+    ] {
+        let mut health = quiet();
+        health.workers[0].core_delay = core;
+        health.workers[0].wake_lateness = woken;
+        health.workers[0].receive_delay = received;
+        assert_eq!(
+            judge(&health).level,
+            level,
+            "{core:?} {woken:?} {received:?}"
+        );
+    }
 }
 
 #[test]
