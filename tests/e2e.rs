@@ -17,6 +17,8 @@
 mod cases;
 #[path = "e2e/chance.rs"]
 mod chance;
+#[path = "e2e/health.rs"]
+mod health;
 #[path = "e2e/links.rs"]
 mod links;
 #[path = "e2e/server.rs"]

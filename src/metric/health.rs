@@ -14,8 +14,9 @@
 //! the kernel's stamp to the worker's, where both were taken; else by the largest of three measures of the same thing, since each is
 //! blind to something: how late the loop woke from waits that had an end (blind while it never sleeps that long), how long its turns
 //! kept it from looking (blind between turns), and how long its thread waited for the core (blind to all but the scheduler). A worker
-//! that was late therefore costs nothing in a time that the kernel stamped, except where 1 in 200 of the reads have no such stamp
-//! or events share a read, whose earlier ones have the stamp of the last; then the worker's error is added.
+//! that was late therefore costs nothing in a time that the kernel stamped, except where 1 in 200 of the reads have no such stamp,
+//! or 1 in 200 of the events (for TTFT: of the first ones) share a read, whose earlier ones have the stamp of the last; then the
+//! worker's error is added. Events that the server sent together share a read too, and cost nothing; that cannot be told apart.
 //!
 //! **A single gap** has an arrival at both ends. A worker is late and never early, so the larger error counts once; a mapping
 //! errs both ways and counts twice. An inter-token latency divides the same by the number of gaps.
@@ -261,17 +262,22 @@ pub struct Health {
     pub content_events: u64,
     /// Of those, in one read with another.
     pub shared_events: u64,
+    /// Streams with a content event.
+    pub streams: u64,
+    /// Of those, with the first two content events in one read.
+    pub first_shared: u64,
     /// How late requests were sent; `None` when none was.
     pub schedule_lag: Option<ScheduleLag>,
 }
 
 impl Health {
-    /// Part of the arrivals whose stamp is not the kernel's own of that event, though the kernel is the source.
+    /// Part of the (first content events, all content events) that share a read with a later one or another.
     #[must_use]
-    pub fn unsure_share(&self) -> f64 {
-        let part = |count: u64, of: u64| count as f64 / of.max(1) as f64;
-        part(self.ring.unstamped, self.ring.reads)
-            .max(part(self.shared_events, self.content_events))
+    pub fn shared_shares(&self) -> (f64, f64) {
+        (
+            part(self.first_shared, self.streams),
+            part(self.shared_events, self.content_events),
+        )
     }
 
     /// How far (TTFT p99, a single gap's p99) may be off. See the head of this file.
@@ -291,10 +297,16 @@ impl Health {
         };
         let late = late.max(self.timer_grain);
         let (one, two) = if self.kernel_stamps {
-            let unsure = self.unsure_share() >= RARE;
-            let late = if unsure { late } else { Nanos(0) };
+            // An event whose stamp is not the kernel's own stamp of it is as late as the worker.
+            let unstamped = part(self.ring.unstamped, self.ring.reads);
+            let (first, any) = self.shared_shares();
+            let unless_rare = |shared: f64| {
+                let rare = unstamped.max(shared) < RARE;
+                if rare { Nanos(0) } else { late }
+            };
             let mapping = self.mapping_error;
-            (mapping + late, mapping + mapping + late)
+            let (first, any) = (unless_rare(first), unless_rare(any));
+            (mapping + first, mapping + mapping + any)
         } else {
             (late, late)
         };
@@ -361,6 +373,11 @@ pub fn share(part: Nanos, whole: Nanos) -> f64 {
     } else {
         part.0 as f64 / whole.0 as f64
     }
+}
+
+/// `part / whole`, 0 of nothing.
+fn part(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
 }
 
 #[cfg(test)]

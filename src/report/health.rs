@@ -160,9 +160,8 @@ impl HealthReport {
             "reads_without_buffer": ring.exhausted,
             "reads_without_kernel_stamp": ring.unstamped,
             "wall_clock_steps": ring.steps,
-            "shared_event_share": number::json(
-                health.shared_events as f64 / health.content_events.max(1) as f64
-            ),
+            "shared_event_share": number::json(health.shared_shares().1),
+            "shared_first_event_share": number::json(health.shared_shares().0),
             "schedule_lag": health.schedule_lag.map(|lag| json!({
                 "p50_ms": number::json(lag.p50_ms),
                 "p99_ms": number::json(lag.p99_ms),

@@ -167,6 +167,8 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
         mapping_error: run.mapping_error,
         content_events: run.recorded.content_events,
         shared_events: run.recorded.coalesced,
+        streams: run.recorded.streams,
+        first_shared: run.recorded.first_shared,
         schedule_lag: schedule_lag(plan, profiling),
     };
     HealthReport {

@@ -50,6 +50,12 @@ pub(super) fn finish(
         report::tell(&format!("Error: {reason}"));
     }
     written?;
+    if is_distrusted(&report) {
+        let level = report.client.health.verdict.level.name();
+        report::tell(&format!(
+            "Error: --require-trusted: the client's own health is judged {level}; the table says why"
+        ));
+    }
     Ok(match () {
         () if report.profiling.success_count == 0 => Ending::NothingSucceeded,
         () if report.was_cancelled => Ending::Partial,

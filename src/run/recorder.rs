@@ -71,6 +71,10 @@ pub(super) struct Recorded {
     pub(super) coalesced: u64,
     /// Content events of streams, in profiling.
     pub(super) content_events: u64,
+    /// Streams with a content event, in profiling.
+    pub(super) streams: u64,
+    /// Of those, with the first two content events in one read.
+    pub(super) first_shared: u64,
     /// The first error of a per-request file; writing to that file ended there.
     pub(super) write_error: Option<ReportError>,
 }
@@ -87,6 +91,8 @@ pub(super) struct Recorder {
     files: Files,
     coalesced: u64,
     content_events: u64,
+    streams: u64,
+    first_shared: u64,
     aborted: Option<String>,
     write_error: Option<ReportError>,
 }
@@ -140,6 +146,8 @@ impl Recorder {
             files,
             coalesced: 0,
             content_events: 0,
+            streams: 0,
+            first_shared: 0,
             aborted: None,
             write_error: None,
             parts,
@@ -220,7 +228,11 @@ impl Recorder {
         if self.parts.plan.phases[phase].kind == PhaseKind::Profiling {
             self.coalesced += u64::from(record.coalesced_count);
             if record.streamed {
-                self.content_events += record.chunks.len() as u64;
+                let chunks = &record.chunks;
+                let shared = matches!(chunks.as_slice(), [a, b, ..] if a.read == b.read);
+                self.content_events += chunks.len() as u64;
+                self.streams += u64::from(!chunks.is_empty());
+                self.first_shared += u64::from(shared);
             }
             let tokens = record.tokens.output_sequence_length().unwrap_or(0);
             live.output_tokens.fetch_add(tokens, Ordering::Relaxed);
@@ -311,6 +323,8 @@ impl Recorder {
             aborted: self.aborted,
             coalesced: self.coalesced,
             content_events: self.content_events,
+            streams: self.streams,
+            first_shared: self.first_shared,
             write_error: self.write_error,
         }
     }

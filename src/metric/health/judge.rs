@@ -6,7 +6,8 @@ use super::{Health, Level, Reason, ThreadTime, Verdict, WorkerHealth, share};
 use crate::clock::Nanos;
 
 /// Name of each reason, as the summary and the README's table have it.
-pub const REASONS: [&str; 13] = [
+pub const REASONS: [&str; 14] = [
+    "unmeasured",
     "core_wait",
     "late_wake",
     "long_turns",
@@ -31,6 +32,9 @@ const SHORTEST: Nanos = Nanos::from_millis(50);
 /// (caution, untrusted), from here on, for waits that only another program causes: a lone worker waits some tens of microseconds,
 /// one beside a busy rival until the rival's slice of 2 to 4 ms is over.
 const RIVAL: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(2_000_000));
+
+/// A thread that waited this part of the time it wanted to run shares its core with a rival as busy, however short the slices.
+const HALVED: f64 = 1.0 / 3.0;
 
 /// The same for what the worker's own load causes as well: half a millisecond of events is no fault, a gap between tokens is.
 const OWN: (Nanos, Nanos) = (Nanos::from_millis(2), Nanos::from_millis(10));
@@ -62,7 +66,7 @@ pub fn judge(health: &Health) -> Verdict {
     let (ttft_bound, gap_bound) = health.bounds();
     let larger = ttft_bound.max(gap_bound);
     found.when(level(larger, BOUND), "bound", || {
-        format!("a time may be off by {}", millis(larger))
+        format!("a time may be off by {}{}", millis(larger), cause(health))
     });
     let mut reasons = found.reasons;
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.level));
@@ -92,12 +96,23 @@ impl Found {
 }
 
 fn of_worker(health: &Health, index: usize, worker: &WorkerHealth, found: &mut Found) {
+    let unmeasured = worker.length < SHORTEST || !is_measured(worker);
+    found.when(unmeasured.then_some(Level::Caution), "unmeasured", || {
+        format!(
+            "worker {index} ran for {}, with too little to measure how late it was",
+            millis(worker.length)
+        )
+    });
     if worker.length < SHORTEST {
         return;
     }
     if let Some(delay) = worker.core_delay {
-        found.when(level(delay, RIVAL), "core_wait", || {
-            let waited = worker.thread.map_or(0.0, ThreadTime::waited_share);
+        let waited = worker.thread.map_or(0.0, ThreadTime::waited_share);
+        let level = level(delay, RIVAL).map(|level| {
+            let halved = waited >= HALVED;
+            if halved { Level::Untrusted } else { level }
+        });
+        found.when(level, "core_wait", || {
             format!(
                 "worker {index} had to wait over {} for its core at 1 moment in 200, and {:.0} % of the time it wanted to run: \
                  something else runs there",
@@ -137,6 +152,13 @@ fn of_worker(health: &Health, index: usize, worker: &WorkerHealth, found: &mut F
             busy * 100.0
         )
     });
+}
+
+/// At least one of the measures of its delay that are not blind while it sleeps is there.
+fn is_measured(worker: &WorkerHealth) -> bool {
+    let spreads = [worker.wake_lateness, worker.receive_delay];
+    let mut counts = spreads.iter().flatten().map(|spread| spread.count);
+    worker.core_delay.is_some() || counts.any(|count| count >= ENOUGH)
 }
 
 fn of_stamps(health: &Health, found: &mut Found) {
@@ -198,6 +220,19 @@ fn of_machine(health: &Health, found: &mut Found) {
             )
         });
     }
+}
+
+/// What makes a late worker's delay count although the kernel stamps.
+fn cause(health: &Health) -> String {
+    let (_, shared) = health.shared_shares();
+    let counts = health.kernel_stamps && shared >= super::RARE;
+    let text = || {
+        format!(
+            ", for {:.1} % of the events share a read, and only its last one has a stamp of its own",
+            shared * 100.0
+        )
+    };
+    counts.then(text).unwrap_or_default()
 }
 
 fn warnings(health: &Health) -> Vec<String> {

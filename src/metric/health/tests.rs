@@ -46,6 +46,7 @@ fn quiet() -> Health {
         clock_error: Nanos(100),
         mapping_error: Nanos(1_000),
         content_events: 1_000,
+        streams: 200,
         ..Health::default()
     }
 }
@@ -60,13 +61,6 @@ fn stamped() -> Health {
 
 type Change = fn(&mut Health);
 
-/// What a change makes of a run, and the bounds in nanoseconds: (TTFT, gap).
-fn bounds(mut health: Health, change: Change) -> (u64, u64) {
-    change(&mut health);
-    let (ttft, gap) = health.bounds();
-    (ttft.0, gap.0)
-}
-
 #[test]
 fn quiet_runs_are_trusted() {
     for health in [quiet(), stamped()] {
@@ -79,78 +73,86 @@ fn quiet_runs_are_trusted() {
     assert_eq!(judge(&Health::default()).level, Level::Trusted);
 }
 
-/// Each reason by itself, just below its thresholds and at each of them. `f` takes the value that is judged.
+type Set = fn(&mut Health, f64);
+
+fn ms(value: f64) -> Nanos {
+    Nanos::from_seconds(value / 1e3)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test's numbers"
+)]
+fn count(value: f64) -> u64 {
+    value as u64
+}
+
+/// (reason, just below its first threshold, at it, at its second; NaN where there is none; how the value is set)
+const THRESHOLDS: [(&str, f64, f64, f64, Set); 14] = [
+    ("unmeasured", 0.0, 1.0, f64::NAN, |h, v| {
+        // Busy all the time, which says nothing of so short a run.
+        let length = if v > 0.0 { MS(49) } else { MS(1_000) };
+        h.workers[0].length = length;
+        h.workers[0].busy = h.workers[0].busy.min(length);
+    }),
+    ("core_wait", 0.999, 1.0, 2.0, |h, v| {
+        h.workers[0].core_delay = Some(ms(v));
+    }),
+    ("late_wake", 0.999, 1.0, 2.0, |h, v| {
+        h.workers[0].wake_lateness = Some(Spread {
+            p99: ms(v),
+            ..spread(100, 0, 50_000)
+        });
+    }),
+    ("long_turns", 1.999, 2.0, 10.0, |h, v| {
+        h.workers[0].turn_delay = ms(v);
+    }),
+    ("receive_delay", 2.499, 2.5, 10.5, |h, v| {
+        h.window = Nanos(500_000);
+        h.workers[0].receive_delay = Some(Spread {
+            p99: ms(v),
+            ..spread(100, 0, 50_000)
+        });
+    }),
+    ("busy", 799.0, 800.0, 950.0, |h, v| {
+        h.workers[0].busy = ms(v);
+    }),
+    ("bound", 0.9, 1.0, 10.0, |h, v| h.clock_error = ms(v)),
+    ("schedule_lag", 0.999, 1.0, 10.0, |h, v| {
+        h.schedule_lag = Some(ScheduleLag {
+            p99_ms: v,
+            is_ours: true,
+            ..ScheduleLag::default()
+        });
+    }),
+    ("unstamped_reads", 9.0, 10.0, 500.0, |h, v| {
+        h.ring.unstamped = count(v);
+    }),
+    ("no_buffer", 9.0, 10.0, 500.0, |h, v| {
+        h.ring.exhausted = count(v);
+    }),
+    ("queue_overflow", 0.0, 1.0, f64::NAN, |h, v| {
+        h.ring.overflows = count(v);
+    }),
+    ("throttled", 0.0, 1.0, 5.0, |h, v| {
+        h.machine.throttled = Some(Throttled {
+            periods: u64::from(v > 0.0),
+            time: ms(v),
+        });
+    }),
+    ("shared_core", 0.0, 1.0, f64::NAN, |h, v| {
+        h.machine.shared_cores = vec![(0, "another worker"); usize::from(v > 0.0)];
+    }),
+    ("busy_sibling", 0.0, 1.0, f64::NAN, |h, v| {
+        h.machine.busy_siblings = vec![(0, 4); usize::from(v > 0.0)];
+    }),
+];
+
 #[test]
 fn each_reason_has_its_thresholds() {
-    type Set = fn(&mut Health, f64);
-    fn ms(value: f64) -> Nanos {
-        Nanos::from_seconds(value / 1e3)
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a test's numbers"
-    )]
-    fn count(value: f64) -> u64 {
-        value as u64
-    }
-    // (reason, below the first threshold, caution, untrusted; NaN where there is none, how to set it)
-    let rows: [(&str, f64, f64, f64, Set); 13] = [
-        ("core_wait", 0.999, 1.0, 2.0, |h, v| {
-            h.workers[0].core_delay = Some(ms(v));
-        }),
-        ("late_wake", 0.999, 1.0, 2.0, |h, v| {
-            h.workers[0].wake_lateness = Some(Spread {
-                p99: ms(v),
-                ..spread(100, 0, 50_000)
-            });
-        }),
-        ("long_turns", 1.999, 2.0, 10.0, |h, v| {
-            h.workers[0].turn_delay = ms(v)
-        }),
-        ("receive_delay", 2.499, 2.5, 10.5, |h, v| {
-            h.window = Nanos(500_000);
-            h.workers[0].receive_delay = Some(Spread {
-                p99: ms(v),
-                ..spread(100, 0, 50_000)
-            });
-        }),
-        ("busy", 799.0, 800.0, 950.0, |h, v| {
-            h.workers[0].busy = ms(v)
-        }),
-        ("bound", 0.9, 1.0, 10.0, |h, v| h.clock_error = ms(v)),
-        ("schedule_lag", 0.999, 1.0, 10.0, |h, v| {
-            h.schedule_lag = Some(ScheduleLag {
-                p99_ms: v,
-                is_ours: true,
-                ..ScheduleLag::default()
-            });
-        }),
-        ("unstamped_reads", 9.0, 10.0, 500.0, |h, v| {
-            h.ring.unstamped = count(v)
-        }),
-        ("no_buffer", 9.0, 10.0, 500.0, |h, v| {
-            h.ring.exhausted = count(v)
-        }),
-        ("queue_overflow", 0.0, 1.0, f64::NAN, |h, v| {
-            h.ring.overflows = count(v)
-        }),
-        ("throttled", 0.0, 1.0, 5.0, |h, v| {
-            let periods = u64::from(v > 0.0);
-            h.machine.throttled = Some(Throttled {
-                periods,
-                time: ms(v),
-            });
-        }),
-        ("shared_core", 0.0, 1.0, f64::NAN, |h, v| {
-            h.machine.shared_cores = vec![(0, "another worker"); usize::from(v > 0.0)];
-        }),
-        ("busy_sibling", 0.0, 1.0, f64::NAN, |h, v| {
-            h.machine.busy_siblings = vec![(0, 4); usize::from(v > 0.0)];
-        }),
-    ];
-    assert_eq!(rows.map(|row| row.0), REASONS);
-    for (name, below, caution, untrusted, set) in rows {
+    assert_eq!(THRESHOLDS.map(|row| row.0), REASONS);
+    for (name, below, caution, untrusted, set) in THRESHOLDS {
         let of = |value| {
             let mut health = stamped();
             set(&mut health, value);
@@ -183,10 +185,28 @@ fn each_reason_has_its_thresholds() {
 }
 
 #[test]
+fn a_rival_of_short_slices_is_one_too() {
+    for (delay, waited_ms, level) in [
+        (1_500_000, 59, Level::Caution),
+        (1_500_000, 60, Level::Untrusted),
+        (900_000, 60, Level::Trusted),
+    ] {
+        let mut health = stamped();
+        health.workers[0].core_delay = Some(Nanos(delay));
+        health.workers[0].thread = Some(ThreadTime {
+            ran: MS(120),
+            waited: MS(waited_ms),
+            slices: 1_000,
+        });
+        assert_eq!(judge(&health).level, level, "{delay} {waited_ms}");
+    }
+}
+
+#[test]
 fn what_is_no_reason_is_none() {
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 8] = [
         ("no stops", |h| {
-            h.machine.throttled = Some(Throttled::default())
+            h.machine.throttled = Some(Throttled::default());
         }),
         ("a quota alone", |h| h.machine.quota_cpus = Some(2.0)),
         ("a thread nobody tells of", |h| {
@@ -194,15 +214,11 @@ fn what_is_no_reason_is_none() {
             h.workers[0].core_delay = None;
         }),
         ("too few waits", |h| {
-            h.workers[0].wake_lateness = Some(spread(99, 9_000_000, 9_000_000))
+            h.workers[0].wake_lateness = Some(spread(99, 9_000_000, 9_000_000));
         }),
         ("too few reads", |h| {
             h.kernel_stamps = true;
             h.workers[0].receive_delay = Some(spread(99, 90_000_000, 90_000_000));
-        }),
-        ("a short run", |h| {
-            h.workers[0].length = MS(49);
-            h.workers[0].busy = MS(49);
         }),
         ("waits for a slot", |h| {
             h.schedule_lag = Some(ScheduleLag {
@@ -247,6 +263,29 @@ fn what_is_no_reason_is_none() {
 }
 
 #[test]
+fn one_measure_of_its_delay_is_enough() {
+    let few = Some(spread(99, 50_000, 50_000));
+    let enough = Some(spread(100, 50_000, 50_000));
+    for (core, woken, received, level) in [
+        (None, few, few, Level::Caution),
+        (None, None, None, Level::Caution),
+        (Some(Nanos(0)), None, None, Level::Trusted),
+        (None, enough, None, Level::Trusted),
+        (None, None, enough, Level::Trusted),
+    ] {
+        let mut health = quiet();
+        health.workers[0].core_delay = core;
+        health.workers[0].wake_lateness = woken;
+        health.workers[0].receive_delay = received;
+        assert_eq!(
+            judge(&health).level,
+            level,
+            "{core:?} {woken:?} {received:?}"
+        );
+    }
+}
+
+#[test]
 fn a_governor_is_a_warning_only() {
     let mut health = quiet();
     health.machine.governors = vec![(0, "powersave".to_owned())];
@@ -255,96 +294,120 @@ fn a_governor_is_a_warning_only() {
     assert!(verdict.warnings[0].contains("core 0") && verdict.warnings[0].contains("powersave"));
 }
 
+/// (run, whether the kernel stamps, what is changed, (TTFT, gap)). 6 us of send and 0.1 us of clock are in every TTFT.
+const BOUNDS: [(&str, bool, Change, (u64, u64)); 14] = [
+    ("user: the latest of three", false, |_| {}, (86_100, 80_100)),
+    (
+        "user: turns",
+        false,
+        |h| h.workers[0].turn_delay = Nanos(81_000),
+        (87_100, 81_100),
+    ),
+    (
+        "user: core",
+        false,
+        |h| h.workers[0].core_delay = Some(Nanos(82_000)),
+        (88_100, 82_100),
+    ),
+    (
+        "user: at least the timer's grain",
+        false,
+        |h| h.timer_grain = Nanos(90_000),
+        (96_100, 90_100),
+    ),
+    (
+        "user: few waits say nothing",
+        false,
+        |h| h.workers[0].wake_lateness = Some(spread(99, 1, 1 << 30)),
+        (66_100, 60_100),
+    ),
+    (
+        "user: the kernel measured it",
+        false,
+        |h| h.workers[0].receive_delay = Some(spread(100, 40_000, 45_000)),
+        (51_100, 45_100),
+    ),
+    (
+        "kernel: the mapping, once and twice",
+        true,
+        |_| {},
+        (7_100, 2_100),
+    ),
+    (
+        "kernel: a late worker costs nothing",
+        true,
+        |h| h.workers[0].core_delay = Some(MS(9)),
+        (7_100, 2_100),
+    ),
+    (
+        "kernel: few unstamped reads",
+        true,
+        |h| h.ring.unstamped = 4,
+        (7_100, 2_100),
+    ),
+    (
+        "kernel: 1 in 200 unstamped",
+        true,
+        |h| h.ring.unstamped = 5,
+        (52_100, 47_100),
+    ),
+    (
+        "kernel: 1 in 200 shared, not at the start",
+        true,
+        |h| h.shared_events = 5,
+        (7_100, 47_100),
+    ),
+    (
+        "kernel: 1 in 200 shared at the start",
+        true,
+        |h| h.first_shared = 1,
+        (52_100, 2_100),
+    ),
+    (
+        "kernel: unstamped, the delay not measured",
+        true,
+        |h| {
+            h.ring.unstamped = 500;
+            h.window = MS(1);
+            h.workers[0].receive_delay = None;
+        },
+        (1_087_100, 1_082_100),
+    ),
+    (
+        "the worst worker",
+        false,
+        |h| {
+            let mut other = h.workers[0];
+            other.turn_delay = MS(1);
+            h.workers.push(other);
+        },
+        (1_006_100, 1_000_100),
+    ),
+];
+
 #[test]
 fn bounds_are_what_the_source_of_the_stamps_can_be_off_by() {
-    let none: Change = |_| {};
-    // (run, change, TTFT, gap): 6 us of send and 0.1 us of clock are in every TTFT.
-    let rows: [(&str, Health, Change, (u64, u64)); 13] = [
-        ("user: the latest of three", quiet(), none, (86_100, 80_100)),
-        (
-            "user: turns",
-            quiet(),
-            |h| h.workers[0].turn_delay = Nanos(81_000),
-            (87_100, 81_100),
-        ),
-        (
-            "user: core",
-            quiet(),
-            |h| h.workers[0].core_delay = Some(Nanos(82_000)),
-            (88_100, 82_100),
-        ),
-        (
-            "user: at least the timer's grain",
-            quiet(),
-            |h| h.timer_grain = Nanos(90_000),
-            (96_100, 90_100),
-        ),
-        (
-            "user: few waits say nothing",
-            quiet(),
-            |h| h.workers[0].wake_lateness = Some(spread(99, 1, 1 << 30)),
-            (66_100, 60_100),
-        ),
-        (
-            "user: the kernel measured it",
-            quiet(),
-            |h| h.workers[0].receive_delay = Some(spread(100, 40_000, 45_000)),
-            (51_100, 45_100),
-        ),
-        (
-            "kernel: the mapping, once and twice",
-            stamped(),
-            none,
-            (7_100, 2_100),
-        ),
-        (
-            "kernel: a late worker costs nothing",
-            stamped(),
-            |h| h.workers[0].core_delay = Some(MS(9)),
-            (7_100, 2_100),
-        ),
-        (
-            "kernel: few unstamped reads",
-            stamped(),
-            |h| h.ring.unstamped = 4,
-            (7_100, 2_100),
-        ),
-        (
-            "kernel: 1 in 200 unstamped",
-            stamped(),
-            |h| h.ring.unstamped = 5,
-            (52_100, 47_100),
-        ),
-        (
-            "kernel: 1 in 200 shared",
-            stamped(),
-            |h| h.shared_events = 5,
-            (52_100, 47_100),
-        ),
-        (
-            "kernel: shared, the delay not measured",
-            stamped(),
-            |h| {
-                h.shared_events = 5;
-                h.window = MS(1);
-                h.workers[0].receive_delay = None;
-            },
-            (1_087_100, 1_082_100),
-        ),
-        (
-            "the worst worker",
-            quiet(),
-            |h| {
-                let mut other = h.workers[0];
-                other.turn_delay = MS(1);
-                h.workers.push(other);
-            },
-            (1_006_100, 1_000_100),
-        ),
-    ];
-    for (name, health, change, expected) in rows {
-        assert_eq!(bounds(health, change), expected, "{name}");
+    for (name, kernel, change, expected) in BOUNDS {
+        let mut health = if kernel { stamped() } else { quiet() };
+        change(&mut health);
+        let (ttft, gap) = health.bounds();
+        assert_eq!((ttft.0, gap.0), expected, "{name}");
     }
+}
+
+#[test]
+fn a_bound_that_shared_reads_make_says_so() {
+    let mut health = stamped();
+    health.workers[0].receive_delay = Some(spread(900, 40_000, 1_500_000));
+    assert_eq!(judge(&health).level, Level::Trusted);
+    health.shared_events = 6;
+    let verdict = judge(&health);
+    let [reason] = verdict.reasons.as_slice() else {
+        panic!("{:?}", verdict.reasons);
+    };
+    assert_eq!(reason.name, "bound");
+    let text = "a time may be off by 1.50 ms, for 0.6 % of the events share a read";
+    assert!(reason.text.starts_with(text), "{}", reason.text);
 }
 
 #[test]
