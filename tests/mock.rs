@@ -583,9 +583,11 @@ fn check_log(text: &str, sent: u64, end: u64) {
             .split(' ')
             .map(|field| field.parse().unwrap())
             .collect();
-        let [connection, request, event, at] = fields[..] else {
+        let [connection, request, event, at, due, after, received] = fields[..] else {
             panic!("{line}");
         };
+        assert!(received >= sent && due <= at && at <= after, "{line}");
+        assert_eq!(due, received + 150_000_000 + event * 10_000_000, "{line}");
         let reply = replies.entry((connection, request)).or_default();
         reply.push((event, at));
     }

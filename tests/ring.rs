@@ -568,7 +568,7 @@ fn arrivals_follow_the_server_s_sends() {
         let sends = std::fs::read_to_string(&log).unwrap();
         let sends = sends.lines().filter(|line| !line.starts_with('#'));
         let sends: Vec<u64> = sends
-            .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+            .map(|line| line.split(' ').nth(3).unwrap().parse().unwrap())
             .collect();
         let events = left.exchanges.iter().flat_map(|exchange| {
             let read = |event: &EventMark| exchange.reads[event.read as usize].arrival();

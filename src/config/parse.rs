@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use super::error::{Problem, Problems};
 use super::flags::{self, Flag};
 use super::lex::Settings;
+use super::pace::Pace;
 use super::plan::{MockPlan, ModelSelection, Plan, Slo, TokenizerPlan};
 use super::{data, echo, endpoint, load, manual, output};
 use crate::clock::Nanos;
@@ -233,6 +234,11 @@ fn mock_server(words: &[String]) -> Result<Command, Problems> {
             models
         },
         log: settings.text("--log").map(Into::into),
+        pace: match settings.choice("--pace") {
+            Some("spin") => Pace::Spin,
+            _ => Pace::Sleep,
+        },
+        spread: small("--spread"),
     }))
 }
 

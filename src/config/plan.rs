@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::driver::{DriverKind, StampKind, WaitPlan};
+use super::pace::Pace;
 use crate::clock::Nanos;
 
 /// Everything a run needs to know. Immutable once made.
@@ -467,8 +468,12 @@ pub struct MockPlan {
     pub cpus: Vec<usize>,
     /// Model ids listed by `/v1/models`; any model is accepted in requests.
     pub models: Vec<String>,
-    /// Append one line per sent event to this file: request number, event index, monotonic ns.
+    /// Append one line per sent event to this file; its first line names the columns.
     pub log: Option<PathBuf>,
+    /// What it does until the next event is due.
+    pub pace: Pace,
+    /// Into how many parts the time between two events is cut, to keep connections apart; `None` leaves them as they come.
+    pub spread: Option<u32>,
 }
 
 impl Default for MockPlan {
@@ -485,6 +490,8 @@ impl Default for MockPlan {
             cpus: Vec::new(),
             models: vec!["mock-model".to_owned()],
             log: None,
+            pace: Pace::default(),
+            spread: None,
         }
     }
 }

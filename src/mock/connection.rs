@@ -36,18 +36,10 @@ pub(super) struct EventMark {
     pub(super) connection: u64,
     pub(super) request: u64,
     pub(super) event: u32,
-}
-
-impl EventMark {
-    /// The log's line: `connection request event nanoseconds`.
-    pub(super) fn line(self, now: u64) -> String {
-        let EventMark {
-            connection,
-            request,
-            event,
-        } = self;
-        format!("{connection} {request} {event} {now}\n")
-    }
+    /// When it was to be sent.
+    pub(super) due: u64,
+    /// When the request's last byte had been read; for a request that waited behind another, when its turn came.
+    pub(super) received: u64,
 }
 
 /// One connection's state.
@@ -71,6 +63,8 @@ struct Active {
     reply: Reply,
     request: u64,
     keep_alive: bool,
+    /// When the request's last byte had been read.
+    received: u64,
     /// When event 0 is due.
     first: u64,
     /// Between content events.
@@ -148,6 +142,8 @@ impl Connection {
             connection: self.number,
             request: active.request,
             event: active.event,
+            due: active.due(),
+            received: active.received,
         };
         if active.reply.streams() {
             for _ in 0..active.together {
@@ -268,15 +264,18 @@ impl Connection {
                 if reply.streams() {
                     reply.open(keep_alive, &mut self.out);
                 }
+                let gap = plan
+                    .inter_token_latency
+                    .0
+                    .saturating_mul(u64::from(plan.tokens_per_chunk.max(1)));
+                let first = now.saturating_add(plan.time_to_first_token.0);
                 self.active = Some(Active {
+                    received: now,
+                    first: spread(first, gap, self.number, plan.spread),
                     reply,
                     request: number,
                     keep_alive,
-                    first: now.saturating_add(plan.time_to_first_token.0),
-                    gap: plan
-                        .inter_token_latency
-                        .0
-                        .saturating_mul(u64::from(plan.tokens_per_chunk.max(1))),
+                    gap,
                     event: 0,
                     together: plan.events_per_write.max(1),
                 });
@@ -287,6 +286,22 @@ impl Connection {
             }
         }
     }
+}
+
+/// The first moment from `first` on that lies in a connection's own part of the time between two events: part `number` mod
+/// `parts` of `parts`. So events of up to `parts` connections never fall together, however their requests came.
+pub(super) fn spread(first: u64, gap: u64, number: u64, parts: Option<u32>) -> u64 {
+    let Some(parts) = parts.map(u64::from).filter(|parts| *parts > 0) else {
+        return first;
+    };
+    if gap == 0 {
+        return first;
+    }
+    let part = u128::from(gap) * u128::from(number % parts) / u128::from(parts);
+    // Below `gap`, which is 64 bits wide.
+    let part = u64::try_from(part).unwrap_or(0);
+    let wait = (part + gap - first % gap) % gap;
+    first.saturating_add(wait)
 }
 
 /// RFC 9110 section 9.3.2: a reply to HEAD has the fields of GET and no content.

@@ -19,6 +19,7 @@ mod api;
 mod connection;
 #[cfg(target_os = "linux")]
 mod crew;
+mod log;
 mod request;
 mod script;
 #[cfg(target_os = "linux")]
@@ -143,8 +144,7 @@ fn open_log(path: &Path) -> Result<File, MockError> {
         .append(true)
         .open(path)
         .map_err(failed)?;
-    file.write_all(b"# connection request event monotonic_ns\n")
-        .map_err(failed)?;
+    file.write_all(log::COLUMNS.as_bytes()).map_err(failed)?;
     Ok(file)
 }
 

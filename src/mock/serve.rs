@@ -21,6 +21,8 @@ use rustix::time::{
 };
 
 use super::connection::{Connection, Shared};
+use super::log::{Entry, Log};
+use crate::config::Pace;
 
 /// A timer is armed this much early and the rest is polled, which hides the wake-up's cost.
 const SPIN_NS: u64 = 45_000;
@@ -28,8 +30,8 @@ const SPIN_NS: u64 = 45_000;
 const BACKLOG_BYTES: usize = 256 * 1024;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
-/// Events written before the sockets are looked at again.
-const EVENTS_AT_ONCE: usize = 256;
+/// Events written before the sockets are looked at again: a request must not wait long for its stamp.
+const EVENTS_AT_ONCE: usize = 16;
 /// Readiness reports taken at once.
 const REPORTS: usize = 64;
 
@@ -90,7 +92,7 @@ pub(super) struct Loop {
     due: BinaryHeap<Reverse<(u64, usize, u64)>>,
     generation: u64,
     scratch: Vec<u8>,
-    log: Vec<u8>,
+    log: Option<Log>,
     next_mailbox: usize,
 }
 
@@ -105,7 +107,7 @@ struct Slot {
 
 impl Loop {
     /// Sets up the descriptors.
-    pub(super) fn new(start: Start) -> std::io::Result<Loop> {
+    pub(super) fn new(mut start: Start) -> std::io::Result<Loop> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -131,6 +133,7 @@ impl Loop {
                 EventFlags::IN,
             )?;
         }
+        let log = start.log.take().map(Log::new);
         Ok(Loop {
             start,
             epoll,
@@ -141,7 +144,7 @@ impl Loop {
             due: BinaryHeap::new(),
             generation: 0,
             scratch: vec![0; READ_BYTES],
-            log: Vec::new(),
+            log,
             next_mailbox: 0,
         })
     }
@@ -151,7 +154,7 @@ impl Loop {
         let mut reports = Vec::with_capacity(REPORTS);
         while !self.start.stop.load(Ordering::Acquire) {
             self.speak();
-            let polls = self.arm()?;
+            let polls = self.use_time() || self.arm()?;
             let zero = Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
@@ -178,12 +181,35 @@ impl Loop {
                 self.speak();
             }
         }
-        self.flush_log();
+        if let Some(log) = &mut self.log {
+            log.flush()?;
+        }
         Ok(())
+    }
+
+    /// Works off the log while nothing is due; true when there was something to do.
+    fn use_time(&mut self) -> bool {
+        let Some(log) = &mut self.log else {
+            return false;
+        };
+        let due = self.due.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
+        let wrote = log.use_time(due.saturating_sub(monotonic()));
+        self.keep_log(wrote)
+    }
+
+    /// A log that cannot be written any more is given up rather than ending the server.
+    fn keep_log(&mut self, outcome: std::io::Result<bool>) -> bool {
+        outcome.unwrap_or_else(|_| {
+            self.log = None;
+            false
+        })
     }
 
     /// Sets the timer for the next event; true when that is so near that it is polled for.
     fn arm(&mut self) -> std::io::Result<bool> {
+        if self.start.shared.plan.pace == Pace::Spin {
+            return Ok(true);
+        }
         let Some(&Reverse((due, ..))) = self.due.peek() else {
             return Ok(false);
         };
@@ -232,16 +258,19 @@ impl Loop {
             }
             slot.scheduled = false;
             if let Some(mark) = slot.connection.speak(now) {
-                if self.start.log.is_some() {
-                    self.log
-                        .extend_from_slice(mark.line(monotonic()).as_bytes());
-                }
+                let before = monotonic();
                 let mut alive = slot.write();
+                let entry = Entry {
+                    mark,
+                    before,
+                    after: monotonic(),
+                };
                 if alive && slot.connection.settle(now, &self.start.shared) {
                     alive = slot.write();
-                    if self.start.log.is_some() {
-                        self.flush_log();
-                    }
+                }
+                if let Some(log) = &mut self.log {
+                    let outcome = log.push(entry).map(|()| true);
+                    self.keep_log(outcome);
                 }
                 if !alive {
                     self.close(index);
@@ -370,16 +399,6 @@ impl Loop {
         if self.slots[index].take().is_some() {
             self.free.push(index);
         }
-    }
-
-    fn flush_log(&mut self) {
-        if let Some(file) = &mut self.start.log
-            && file.write_all(&self.log).is_err()
-        {
-            // A log that cannot be written any more is given up rather than ending the server.
-            self.start.log = None;
-        }
-        self.log.clear();
     }
 }
 

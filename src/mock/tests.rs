@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::api::{Api, Order};
-use super::connection::{Shared, Tally};
+use super::connection::{Shared, Tally, spread};
 use super::request::{Request, RequestReader};
 use super::script::{Reply, WORDS};
 use super::threads;
@@ -226,6 +226,23 @@ fn read(bytes: &[u8], cuts: &[usize]) -> Vec<Result<Request, u16>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Events of the connections 1 to n lie a n-th of a gap apart, and none is moved by a whole gap.
+    #[test]
+    fn spread_streams_keep_apart(first in 0u64..1 << 50, gap in 1u64..1 << 36, parts in 1u32..2000) {
+        let parts_u64 = u64::from(parts);
+        let mut phases: Vec<u64> = Vec::new();
+        for number in 0..parts_u64 {
+            let due = spread(first + number * 977, gap, number, Some(parts));
+            prop_assert!((first + number * 977..first + number * 977 + gap).contains(&due));
+            phases.push(due % gap);
+        }
+        prop_assert!(phases.is_sorted());
+        let least = phases.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(gap);
+        prop_assert!(least >= gap / parts_u64, "{least} of {gap} / {parts}");
+        prop_assert_eq!(spread(first, gap, 7, None), first);
+        prop_assert_eq!(spread(first, 0, 7, Some(parts)), first);
+    }
 
     #[test]
     fn requests_read_back_however_they_are_cut(

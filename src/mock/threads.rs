@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Shared};
+use super::log::Entry;
 
 /// Longest wait before the stop flag is looked at again.
 const STEP: Duration = Duration::from_millis(20);
@@ -140,10 +141,19 @@ impl Server<'_> {
         let Some(mark) = connection.speak(self.now()) else {
             return Ok(());
         };
-        if let Some(mut log) = self.log {
-            log.write_all(mark.line(self.now()).as_bytes())?;
-        }
+        let before = self.now();
         flush(connection, socket)?;
+        if let Some(mut log) = self.log {
+            let after = self.now();
+            let mut line = Vec::new();
+            let entry = Entry {
+                mark,
+                before,
+                after,
+            };
+            entry.line(&mut line);
+            log.write_all(&line)?;
+        }
         connection.settle(self.now(), self.shared);
         flush(connection, socket)
     }

@@ -17,6 +17,8 @@ pub const MOCK: &[Flag] = working_table! {
         ["--threads"] Integer(1, 4096), "one for each core", "Threads.";
         ["--cpus"] Cores, "", "Cores to pin the threads to, such as 0,2-3.";
         ["--model", "-m"] List, "mock-model", "Model names listed by /v1/models; requests may name any.";
-        ["--log"] Path, "", "Append one line for each event sent to this file.";
+        ["--log"] Path, "", "Append one line for each content event to this file: connection, request, event, and by the monotonic clock in nanoseconds: before the send, due, after the send, request received.";
+        ["--pace"] Choice(&["sleep", "spin"]), "sleep", "Until an event is due: sleep, or poll without rest, which costs a core and sends within microseconds.";
+        ["--spread"] Integer(1, 1 << 20), "", "Keep the events of so many connections evenly apart, by delaying first tokens by less than one gap.";
     }
 };
