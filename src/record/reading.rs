@@ -6,7 +6,9 @@ use std::borrow::Cow;
 
 use super::{EventMark, Exchange, Outcome};
 use crate::config::EndpointKind;
-use crate::endpoint::{Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse};
+use crate::endpoint::{
+    Chunks, Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse,
+};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
@@ -41,8 +43,10 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep_text: bool) -> 
     }
     if let Some(marks) = marks(exchange) {
         reading.streamed = true;
+        let mut chunks = Chunks::new(kind);
         for mark in marks.iter() {
-            reading.event(kind, event_bytes(exchange, mark), mark.read, keep_text);
+            let bytes = event_bytes(exchange, mark);
+            reading.event((kind, &mut chunks), bytes, mark.read, keep_text);
         }
     } else if !exchange.body.is_empty() {
         let last = read_at(exchange, exchange.body.len() as u64);
@@ -148,7 +152,13 @@ fn read_at(exchange: &Exchange, end: u64) -> u32 {
 }
 
 impl Reading {
-    fn event(&mut self, kind: EndpointKind, bytes: &[u8], read: u32, keep_text: bool) {
+    fn event(
+        &mut self,
+        (kind, chunks): (EndpointKind, &mut Chunks),
+        bytes: &[u8],
+        read: u32,
+        keep_text: bool,
+    ) {
         self.event_count += 1;
         let fields = fields(bytes);
         let payload = payload(&fields);
@@ -164,7 +174,7 @@ impl Reading {
         self.last_read = Some(read);
         if payload == b"[DONE]" {
             self.done_seen = true;
-        } else if let Parsed::Piece(piece) = parse(kind, payload) {
+        } else if let Parsed::Piece(piece) = chunks.parse(payload) {
             self.piece(piece, read, keep_text);
         }
     }
