@@ -116,11 +116,13 @@ def start_server(tool, pace, cpu):
     """The built-in server on its core, and its URL."""
     command = [tool, "mock-server", "--port", "0", "--cpus", str(cpu), "--threads", "1", *pace]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = []
     for line in server.stdout:
         found = re.search(r"http://[0-9.]+:[0-9]+", line)
         if found:
             return server, found.group()
-    sys.exit("the server did not say where it listens")
+        said.append(line)
+    sys.exit(f"the server did not start:\n{''.join(said)}")
 
 
 def run_floor(program, url, streams, tokens, cpu):

@@ -22,8 +22,8 @@ use crate::replay::{Meter, replay};
 /// Connections that the engine serves by turns: so many that what it needs of one is not at hand any more when its turn comes.
 const CONNECTIONS: usize = 1_000;
 
-/// Replies of the engine for each that is asked for, so that each connection has one in the shortest run.
-const SHARE: u64 = 5;
+/// Replies asked for, for each that every connection is given.
+const SHARE: u64 = 20;
 
 /// Not taken from the machine's clocks, which valgrind does not offer where rustix looks for them.
 const ANCHOR: Anchor = Anchor {
@@ -49,7 +49,8 @@ pub(crate) fn scan(input: &Input, replies: u64) -> Work {
 
 /// Plays requests on many connections through an engine.
 pub(crate) fn engine(input: &Input, replies: u64) -> Work {
-    let tally = replay(&input.reads(), CONNECTIONS, &mut Until(replies * SHARE));
+    let requests = CONNECTIONS as u64 * replies.div_ceil(SHARE);
+    let tally = replay(&input.reads(), CONNECTIONS, &mut Until(requests));
     Work {
         events: tally.events,
         checksum: tally.body_bytes / tally.exchanges,

@@ -18,7 +18,7 @@ pub use bodies::Bodies;
 pub use body::{default_path, render};
 pub use headers::HeaderTemplate;
 pub use input::{Input, input, input_texts};
-pub use parse::{Parsed, parse};
+pub use parse::{Chunks, Parsed, parse};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
 
 /// What one reply object carried.

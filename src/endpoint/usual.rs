@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -19,8 +20,54 @@ use super::Piece;
 use super::usage::counts;
 use crate::config::EndpointKind;
 
-/// The piece of a usual chunk; `None` when the thorough reading must look at it.
-pub(super) fn piece(kind: EndpointKind, data: &[u8]) -> Option<Piece> {
+/// The last usual chunk of a reply. The next one mostly differs in its text alone, and is then read by comparing.
+#[derive(Debug, Default)]
+pub(super) struct Template {
+    bytes: Vec<u8>,
+    /// Where the text stands in `bytes`; empty when there is none to compare with.
+    text: Range<usize>,
+    /// All of the piece but its text.
+    rest: Piece,
+}
+
+impl Template {
+    /// As [`piece`], by comparing where that is enough.
+    pub(super) fn piece(&mut self, kind: EndpointKind, data: &[u8]) -> Option<Piece> {
+        if let Some(text) = self.differing_text(data) {
+            return Some(Piece {
+                text: (!text.is_empty()).then(|| text.to_owned()),
+                ..self.rest.clone()
+            });
+        }
+        let (piece, text) = piece(kind, data)?;
+        self.text = text.unwrap_or_default();
+        if !self.text.is_empty() {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(data);
+            self.rest = Piece {
+                text: None,
+                ..piece.clone()
+            };
+        }
+        Some(piece)
+    }
+
+    /// What stands in the place of the text, when all around it is the same and it is a string without escapes (RFC 8259 section 7).
+    fn differing_text<'a>(&self, data: &'a [u8]) -> Option<&'a str> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let rest = data.strip_prefix(&self.bytes[..self.text.start])?;
+        let text = rest.strip_suffix(&self.bytes[self.text.end..])?;
+        let plain = text
+            .iter()
+            .all(|&byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+        std::str::from_utf8(text).ok().filter(|_| plain)
+    }
+}
+
+/// The piece of a usual chunk, and where its text stands if that has no escapes; `None` when the thorough reading must look at it.
+pub(super) fn piece(kind: EndpointKind, data: &[u8]) -> Option<(Piece, Option<Range<usize>>)> {
     let text = std::str::from_utf8(data).ok()?;
     let Object(root) = serde_json::from_str::<Object<Root<'_>>>(text).ok()?;
     let expected = match kind {
@@ -39,24 +86,26 @@ pub(super) fn piece(kind: EndpointKind, data: &[u8]) -> Option<Piece> {
         ..Piece::default()
     };
     let Some(Object(choice)) = root.choices?.first else {
-        return Some(piece);
+        return Some((piece, None));
     };
     if choice.index.is_some_and(|index| index != 0) {
         return None;
     }
     piece.finish_reason = filled(choice.finish_reason);
-    match kind {
-        EndpointKind::Completions => piece.text = filled(choice.text),
+    let said = match kind {
+        EndpointKind::Completions => choice.text,
         EndpointKind::Chat => {
             let Object(delta) = choice.delta?;
             if delta.odd {
                 return None;
             }
             piece.reasoning = filled(delta.reasoning_content).or_else(|| filled(delta.reasoning));
-            piece.text = filled(delta.content);
+            delta.content
         }
-    }
-    Some(piece)
+    };
+    let place = said.as_ref().and_then(|said| said.place_in(text));
+    piece.text = filled(said);
+    Some((piece, place))
 }
 
 fn filled(text: Option<Text<'_>>) -> Option<String> {
@@ -197,6 +246,18 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
 /// A string, borrowed where it has no escapes.
 struct Text<'a>(Cow<'a, str>);
 
+impl Text<'_> {
+    /// Where in `whole` it was borrowed from.
+    fn place_in(&self, whole: &str) -> Option<Range<usize>> {
+        let Cow::Borrowed(text) = self.0 else {
+            return None;
+        };
+        let start = (text.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+        let place = start..start + text.len();
+        (whole.get(place.clone()) == Some(text)).then_some(place)
+    }
+}
+
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(TextVisitor)
@@ -222,148 +283,4 @@ impl<'de> Visitor<'de> for TextVisitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-    use proptest::sample::select;
-
-    use super::super::parse::parse_thoroughly;
-    use super::super::{Parsed, PieceKind};
-    use super::*;
-
-    #[test]
-    fn what_servers_send_is_usual() {
-        let chat = r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" a\nb"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-        let found = piece(EndpointKind::Chat, chat.as_bytes()).unwrap();
-        assert_eq!(found.text.as_deref(), Some(" a\nb"));
-        assert_eq!(found.kind(), Some(PieceKind::Text));
-        let last = r#"{"object":"text_completion","choices":[{"text":"","finish_reason":"stop"}],"usage":{"prompt_tokens":3}}"#;
-        let found = piece(EndpointKind::Completions, last.as_bytes()).unwrap();
-        assert_eq!(found.finish_reason.as_deref(), Some("stop"));
-        assert_eq!(found.usage.and_then(|usage| usage.prompt_tokens), Some(3));
-    }
-
-    #[test]
-    fn what_is_odd_is_left_alone() {
-        for odd in [
-            r#"{"object":"chat.completion","choices":[{"delta":{"content":"a"}}]}"#,
-            r#"{"choices":[{"delta":{"content":"a"}}]}"#,
-            r#"{"object":"chat.completion.chunk","choices":[{"index":1,"delta":{"content":"a"}},{"index":0,"delta":{}}]}"#,
-            r#"{"object":"chat.completion.chunk","choices":[{"delta":{"content":["a"]}}]}"#,
-            r#"{"object":"chat.completion.chunk","choices":[{"delta":{"tool_calls":[]}}]}"#,
-            r#"{"object":"chat.completion.chunk","choices":[["a"]]}"#,
-            r#"{"object":"chat.completion.chunk","choices":[],"error":{}}"#,
-            r#"["chat.completion.chunk"]"#,
-            "[DONE]",
-            "\u{feff}{}",
-        ] {
-            assert_eq!(piece(EndpointKind::Chat, odd.as_bytes()), None, "{odd}");
-        }
-    }
-
-    /// Members of an object: keys, also twice, with any of some values.
-    fn object(
-        keys: &'static [&'static str],
-        value: impl Strategy<Value = String> + 'static,
-    ) -> BoxedStrategy<String> {
-        vec((select(keys), value), 0..6)
-            .prop_map(|members| {
-                let members: Vec<String> = members
-                    .into_iter()
-                    .map(|(key, value)| format!("\"{key}\":{value}"))
-                    .collect();
-                format!("{{{}}}", members.join(","))
-            })
-            .boxed()
-    }
-
-    fn any_value() -> impl Strategy<Value = String> {
-        select(vec![
-            "null",
-            "0",
-            "1",
-            "-1",
-            "0.0",
-            "true",
-            r#""""#,
-            r#""a""#,
-            r#""\u00e9\n""#,
-            "[]",
-            "[0]",
-            "{}",
-            r#"{"content":"b"}"#,
-            r#"{"completion_tokens":5}"#,
-            r#"{"message":"m"}"#,
-            r#""chat.completion.chunk""#,
-            r#""text_completion""#,
-            r#"[{"text":"c"}]"#,
-        ])
-        .prop_map(str::to_owned)
-    }
-
-    fn chunk() -> impl Strategy<Value = String> {
-        let text = || {
-            select(vec![r#""a""#, r#""\ud83d\ude00""#, "\"é\"", "null", "\"\""])
-                .prop_map(str::to_owned)
-        };
-        let delta = object(
-            &[
-                "role",
-                "content",
-                "reasoning",
-                "reasoning_content",
-                "tool_calls",
-            ],
-            prop_oneof![4 => text(), 1 => any_value()],
-        );
-        let choice = object(
-            &[
-                "index",
-                "delta",
-                "text",
-                "finish_reason",
-                "message",
-                "logprobs",
-            ],
-            prop_oneof![2 => delta, 1 => text(), 1 => any_value()],
-        );
-        let choices = vec(choice, 0..3).prop_map(|all| format!("[{}]", all.join(",")));
-        let root = object(
-            &[
-                "choices",
-                "usage",
-                "usageMetadata",
-                "error",
-                "id",
-                "choices",
-            ],
-            prop_oneof![4 => choices, 1 => any_value()],
-        );
-        let object = prop_oneof![
-            3 => select(vec![r#""object":"chat.completion.chunk","#, r#""object":"text_completion","#]),
-            1 => select(vec!["", r#""object":null,"#, r#""object":1,"#]),
-        ];
-        (object, root).prop_map(|(object, root)| {
-            let whole = format!("{{{object}{}", &root[1..]);
-            whole.replace(",}", "}")
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
-        #[test]
-        fn both_readings_agree(chunk in chunk(), chat in any::<bool>(), cut in 0usize..400) {
-            let kind = if chat { EndpointKind::Chat } else { EndpointKind::Completions };
-            let cut = (0..=cut.min(chunk.len())).rev().find(|&at| chunk.is_char_boundary(at)).unwrap();
-            for data in [chunk.as_str(), &chunk[..cut]] {
-                let Some(quick) = piece(kind, data.as_bytes()) else { continue };
-                let thorough = match parse_thoroughly(kind, data.as_bytes()) {
-                    Parsed::Piece(piece) => piece,
-                    Parsed::Nothing => Piece::default(),
-                    Parsed::NotJson => panic!("{data} is no JSON"),
-                };
-                prop_assert_eq!(quick, thorough, "{}", data);
-            }
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
 use crate::config::EndpointKind;
-use crate::endpoint::{Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse};
+use crate::endpoint::{
+    Chunks, Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse,
+};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
@@ -55,8 +57,10 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Readi
     }
     if let Some(marks) = marks(exchange) {
         reading.streamed = true;
+        let mut chunks = Chunks::new(kind);
         for mark in marks.iter() {
-            reading.event(kind, event_bytes(exchange, mark), mark.read, keep.text);
+            let bytes = event_bytes(exchange, mark);
+            reading.event(&mut chunks, bytes, mark.read, keep.text);
         }
         if keep.marks {
             reading.marks = marks.into_owned();
@@ -165,16 +169,16 @@ fn read_at(exchange: &Exchange, end: u64) -> u32 {
 }
 
 impl Reading {
-    fn event(&mut self, kind: EndpointKind, bytes: &[u8], read: u32, keep_text: bool) {
+    fn event(&mut self, chunks: &mut Chunks, bytes: &[u8], read: u32, keep_text: bool) {
         let before = self.pieces.len();
-        let total = self.understand(kind, bytes, read, keep_text);
+        let total = self.understand(chunks, bytes, read, keep_text);
         self.tally.push(total, self.pieces.len() > before);
     }
 
     /// Takes in one event; returns the completion tokens so far, where it tells them.
     fn understand(
         &mut self,
-        kind: EndpointKind,
+        chunks: &mut Chunks,
         bytes: &[u8],
         read: u32,
         keep_text: bool,
@@ -184,7 +188,7 @@ impl Reading {
         let payload = payload(&fields);
         if is_error(&fields) {
             self.last_read = Some(read);
-            self.error_event(kind, payload, fields.comments.first().copied());
+            self.error_event(chunks.kind(), payload, fields.comments.first().copied());
             return None;
         }
         if payload.is_empty() {
@@ -194,7 +198,7 @@ impl Reading {
         self.last_read = Some(read);
         if payload == b"[DONE]" {
             self.done_seen = true;
-        } else if let Parsed::Piece(piece) = parse(kind, payload) {
+        } else if let Parsed::Piece(piece) = chunks.parse(payload) {
             let total = piece.usage.and_then(|usage| usage.completion_tokens);
             self.piece(piece, read, keep_text);
             return total;
