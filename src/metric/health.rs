@@ -21,7 +21,7 @@
 //! **A single gap** has an arrival at both ends. A worker is late and never early, so the larger error counts once; a mapping
 //! errs both ways and counts twice. An inter-token latency divides the same by the number of gaps.
 //!
-//! Not in the bounds: what a loaded host adds before the kernel stamps, and in virtual machines the time that the host takes away.
+//! Not in the bounds: what a loaded host adds before the kernel stamps, and in virtual machines the time that their host takes away, which is only told.
 
 use hdrhistogram::Histogram;
 
@@ -198,6 +198,8 @@ pub struct MachineFacts {
     pub quota_cpus: Option<f64>,
     /// What the quota cost during the run; `None` where that is not told.
     pub throttled: Option<Throttled>,
+    /// (worker's core, time that the host of this virtual machine took from it), where it took any.
+    pub stolen: Vec<(usize, Nanos)>,
 }
 
 /// How often and for how long a control group was stopped by its CPU quota.

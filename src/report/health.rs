@@ -171,6 +171,7 @@ impl HealthReport {
             "quota_cpus": machine.quota_cpus.and_then(number::json),
             "throttled_periods": machine.throttled.map(|t| t.periods),
             "throttled_ns": machine.throttled.map(|t| t.time.0),
+            "stolen": machine.stolen.iter().map(|(core, time)| json!({"cpu": core, "ns": time.0})).collect::<Vec<_>>(),
             "workers": workers,
         }))
     }

@@ -16,7 +16,12 @@ pub(super) struct Machine {
     facts: MachineFacts,
     /// The group's `cpu.stat`, and what it said.
     stops: Option<(PathBuf, Throttled)>,
+    /// (worker's core, time that the host had taken from it).
+    stolen: Vec<(usize, Nanos)>,
 }
+
+/// Unit of `/proc/stat`: the kernel shows it in hundredths of a second, whatever its own tick.
+const STAT_TICK: Nanos = Nanos::from_millis(10);
 
 impl Machine {
     /// Reads what does not change in a run.
@@ -53,7 +58,16 @@ impl Machine {
             let stat = folder.join("cpu.stat");
             stops = stops.or_else(|| read_stops(&stat).map(|before| (stat, before)));
         }
-        Machine { facts, stops }
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let stolen = workers
+            .iter()
+            .map(|&core| Some((core, stolen(&stat, core)?)));
+        let stolen = stolen.flatten().collect();
+        Machine {
+            facts,
+            stops,
+            stolen,
+        }
     }
 
     /// What it was, and what happened since.
@@ -64,8 +78,14 @@ impl Machine {
                 time: after.time - before.time,
             })
         });
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let taken = self.stolen.into_iter().filter_map(|(core, before)| {
+            let taken = stolen(&stat, core)? - before;
+            (taken > Nanos(0)).then_some((core, taken))
+        });
         MachineFacts {
             throttled: since,
+            stolen: taken.collect(),
             ..self.facts
         }
     }
@@ -171,6 +191,15 @@ fn stops(text: &str) -> Option<Throttled> {
     })
 }
 
+/// The eighth number in the core's line: time in which the core had work, and the host of this virtual machine ran something else.
+fn stolen(stat: &str, core: usize) -> Option<Nanos> {
+    let name = format!("cpu{core}");
+    let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+    let (_, numbers) = lines.find(|(first, _)| *first == name)?;
+    let ticks: u64 = numbers.split_ascii_whitespace().nth(7)?.parse().ok()?;
+    Some(Nanos(ticks.saturating_mul(STAT_TICK.0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +227,14 @@ mod tests {
             assert_eq!(stops(text), Some(expected), "{text}");
         }
         assert_eq!(stops("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn stolen_time_is_that_of_the_core() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 4 5 6 7 8 0 0\ncpu10 1 2 3 4 5 6 7\n";
+        assert_eq!(stolen(stat, 1), Some(Nanos::from_millis(80)));
+        assert_eq!(stolen(stat, 10), None, "an old kernel's line");
+        assert_eq!(stolen(stat, 2), None);
     }
 
     #[test]

@@ -194,9 +194,7 @@ fn of_stamps(health: &Health, found: &mut Found) {
 fn of_machine(health: &Health, found: &mut Found) {
     let machine = &health.machine;
     if let Some(throttled) = machine.throttled.filter(|t| t.periods > 0) {
-        let lengths = health.workers.iter().map(|worker| worker.length);
-        let longest = lengths.fold(Nanos(0), Nanos::max);
-        let part = share(throttled.time, longest);
+        let part = share(throttled.time, longest(health));
         found.when(level(part, THROTTLED), "throttled", || {
             let quota = machine
                 .quota_cpus
@@ -236,14 +234,28 @@ fn cause(health: &Health) -> String {
 }
 
 fn warnings(health: &Health) -> Vec<String> {
-    let governors = health.machine.governors.iter();
-    governors
-        .map(|(core, governor)| {
+    let longest = longest(health);
+    let governors = health.machine.governors.iter().map(|(core, governor)| {
+        format!(
+            "core {core} has the frequency governor {governor}, which speeds up late; performance does not"
+        )
+    });
+    let stolen = health.machine.stolen.iter().filter_map(|(core, taken)| {
+        let part = share(*taken, longest);
+        (part >= super::RARE).then(|| {
             format!(
-                "core {core} has the frequency governor {governor}, which speeds up late; performance does not"
+                "the host of this virtual machine took {:.1} % of core {core} away, which delays the kernel's stamps too",
+                part * 100.0
             )
         })
-        .collect()
+    });
+    governors.chain(stolen).collect()
+}
+
+/// Length of the run, by the worker that ran longest.
+fn longest(health: &Health) -> Nanos {
+    let lengths = health.workers.iter().map(|worker| worker.length);
+    lengths.fold(Nanos(0), Nanos::max)
 }
 
 fn level<T: PartialOrd + Copy>(value: T, (caution, untrusted): (T, T)) -> Option<Level> {

@@ -286,12 +286,18 @@ fn one_measure_of_its_delay_is_enough() {
 }
 
 #[test]
-fn a_governor_is_a_warning_only() {
+fn warnings_are_told_and_not_judged() {
     let mut health = quiet();
     health.machine.governors = vec![(0, "powersave".to_owned())];
+    health.machine.stolen = vec![(0, MS(4)), (3, MS(5))];
     let verdict = judge(&health);
     assert_eq!(verdict.level, Level::Trusted);
-    assert!(verdict.warnings[0].contains("core 0") && verdict.warnings[0].contains("powersave"));
+    // 4 ms of a second are less than 1 in 200.
+    let [governor, stolen] = verdict.warnings.as_slice() else {
+        panic!("{:?}", verdict.warnings);
+    };
+    assert!(governor.contains("core 0") && governor.contains("powersave"));
+    assert!(stolen.contains("took 0.5 % of core 3"), "{stolen}");
 }
 
 /// (run, whether the kernel stamps, what is changed, (TTFT, gap)). 6 us of send and 0.1 us of clock are in every TTFT.
