@@ -161,7 +161,7 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
         },
         kernel_stamps: run.reach.stamps == StampSource::Kernel,
         window: Nanos(tally.window_ns),
-        spins: run.reach.waiting.mode == WaitMode::Spin,
+        spins: run.reach.waiting.mode != WaitMode::Sleep,
         timer_grain: Nanos(run.reach.driver.timer().1),
         clock_error: run.calibration.error(),
         mapping_error: run.mapping_error,
