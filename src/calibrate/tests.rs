@@ -1,0 +1,1 @@
+//! In: x. Out: y. Never: z.
