@@ -149,7 +149,17 @@ impl Results {
     /// Every row has its samples or was refused, some row has one, and no event was lost.
     fn is_flawless(&self) -> bool {
         let lost = |row: &Row| row.samples.iter().any(|sample| sample.lost > 0);
+        // A combination that this machine refuses fails at every number of streams.
+        let failed = |row: &Row| {
+            let alike = |other: &Row| other.combination == row.combination;
+            row.trouble.is_some()
+                && self
+                    .rows
+                    .iter()
+                    .any(|other| alike(other) && other.trouble.is_none())
+        };
         self.incomplete_reason.is_none()
+            && !self.rows.iter().any(failed)
             && self.rows.iter().any(|row| !row.samples.is_empty())
             && !self.rows.iter().any(lost)
     }
@@ -212,9 +222,13 @@ impl Results {
             .iter()
             .filter_map(|r| r.trouble.as_ref())
             .collect();
+        troubles.sort_unstable();
         troubles.dedup();
         for trouble in troubles {
-            line(format!("Not measured: {trouble}"));
+            line(format!(
+                "Not measured: {}",
+                trouble.trim_start_matches("Error: ")
+            ));
         }
         if let Some(reason) = &self.incomplete_reason {
             line(format!("Partial: {reason}"));
