@@ -135,6 +135,7 @@ fn outcome(line: &str) -> String {
                 .collect()
         }
         Ok(Command::MockServer(plan)) => vec![format!("{plan:?}")],
+        Ok(Command::Calibrate(plan)) => vec![format!("{plan:?}")],
         Ok(Command::Print(text)) => vec![format!(
             "prints: {}",
             text.lines().next().unwrap_or_default()
