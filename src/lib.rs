@@ -10,7 +10,7 @@
 //! 8. [`report`]: the summary becomes a table and files.
 //!
 //! [`run`] conducts them; [`run::profile`] is the whole way from a plan to the files. [`mock`] is the server to measure against; it shares
-//! nothing with [`wire`]. [`mod@fuzz`] holds the bodies of the fuzz targets. `ARCHITECTURE.md` follows one byte through all of it.
+//! nothing with [`wire`]. [`calibrate`] runs the program against it and says how well this machine measures. [`mod@fuzz`] holds the bodies of the fuzz targets. `ARCHITECTURE.md` follows one byte through all of it.
 //!
 //! ```
 //! use tokenring::config::{Command, parse};
@@ -20,6 +20,7 @@
 //! assert!(plan.endpoint.built_in_server && plan.endpoint.streaming);
 //! ```
 
+pub mod calibrate;
 pub mod clock;
 pub mod config;
 pub mod dataset;

@@ -23,6 +23,9 @@ fn start() -> anyhow::Result<ExitCode> {
     match parse(std::env::args_os().skip(1))? {
         Command::Profile(plan) => Ok(ExitCode::from(tokenring::run::profile(*plan)?.exit_code())),
         Command::MockServer(plan) => serve(&plan),
+        Command::Calibrate(plan) => Ok(ExitCode::from(
+            tokenring::calibrate::calibrate(&plan)?.exit_code(),
+        )),
         Command::Print(text) => {
             // A reader that closed its end early (`| head`) has seen what it wanted.
             let _ = std::io::stdout().write_all(text.as_bytes());

@@ -135,6 +135,7 @@ fn outcome(line: &str) -> String {
                 .collect()
         }
         Ok(Command::MockServer(plan)) => vec![format!("{plan:?}")],
+        Ok(Command::Calibrate(plan)) => vec![format!("{plan:?}")],
         Ok(Command::Print(text)) => vec![format!(
             "prints: {}",
             text.lines().next().unwrap_or_default()
@@ -350,8 +351,15 @@ fn help_and_man_page_mention_every_working_flag() {
         "the help offers what is refused"
     );
     assert_eq!(help, printed(&["help", "profile"]));
-    let help = printed(&["mock-server", "-h"]);
-    for flag in flags::MOCK {
+    let both = [
+        ("mock-server", flags::MOCK),
+        ("calibrate", flags::CALIBRATE),
+    ];
+    for (subcommand, flag) in both
+        .into_iter()
+        .flat_map(|(name, table)| table.iter().map(move |flag| (name, flag)))
+    {
+        let help = printed(&[subcommand, "-h"]);
         assert!(
             help.contains(flag.names[0]) && page.contains(flag.names[0]),
             "{}",

@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str], &str)] = &[
     ("report",    &["metric", "record", "config", "endpoint", "dataset", "clock"], "writes what was computed; never the engine, or it would report intentions"),
     ("mock",      &["config", "clock"],                                            "a second, independent reading of HTTP; never wire, or one mistake passes twice"),
     ("fuzz",      &["wire", "endpoint"],                                           "bodies of the fuzz targets: what reads a peer's bytes"),
+    ("calibrate", &["config", "clock"],                                            "a user of the program, who sees its files alone"),
     ("run",       &["*"],                                                          "the conductor, the only junction besides driver"),
     ("main",      &["*"],                                                          "arguments, run, exit code"),
     ("lib",       &[],                                                             "the map; declares, imports nothing"),
@@ -363,7 +364,7 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn the_readme_names_the_flags_that_work() {
     let readme = read(&root().join("README.md")).text;
-    let rows: Vec<Vec<String>> = ["working.rs", "mock.rs"]
+    let rows: Vec<Vec<String>> = ["working.rs", "mock.rs", "calibrate.rs"]
         .iter()
         .flat_map(|name| flag_rows(&read(&root().join("src/config/flags").join(name)).text))
         .collect();

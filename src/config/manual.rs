@@ -33,6 +33,11 @@ pub(super) fn help_mock_server() -> String {
     )
 }
 
+/// The flags of `calibrate`.
+pub(super) fn help_calibrate() -> String {
+    plain(&calibrate().bin_name("tokenring calibrate").render_help())
+}
+
 /// Name and version.
 pub(super) fn version() -> String {
     format!("tokenring {}\n", env!("CARGO_PKG_VERSION"))
@@ -51,7 +56,7 @@ pub(super) fn man() -> String {
     let mut page = Vec::new();
     let write = |page: &mut Vec<u8>| -> std::io::Result<()> {
         clap_mangen::Man::new(program()).render(page)?;
-        for subcommand in [profile(), mock_server()] {
+        for subcommand in [profile(), mock_server(), calibrate()] {
             let heading = subcommand.get_name().to_uppercase();
             page.extend_from_slice(format!(".SH \"{heading}\"\n").as_bytes());
             clap_mangen::Man::new(subcommand).render_options_section(page)?;
@@ -76,6 +81,7 @@ fn program() -> Command {
         .after_help(EXAMPLE)
         .subcommand(profile())
         .subcommand(mock_server())
+        .subcommand(calibrate())
         .subcommand(
             Command::new("completions")
                 .about("Print shell completions")
@@ -99,6 +105,13 @@ fn mock_server() -> Command {
     let command =
         Command::new("mock-server").about("Serve made-up replies on 127.0.0.1, on a steady beat");
     command.args(flags::MOCK.iter().map(argument))
+}
+
+fn calibrate() -> Command {
+    let command = Command::new("calibrate").about(
+        "Measure how well this machine measures, against a server whose log tells the truth",
+    );
+    command.args(flags::CALIBRATE.iter().map(argument))
 }
 
 fn argument(flag: &'static Flag) -> Arg {

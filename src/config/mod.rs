@@ -3,6 +3,7 @@
 //! In: the command line and the environment. Out: a [`Plan`], or all problems at once. Never: does load, opens a connection, or
 //! leaves a value unchecked for a later room.
 
+mod calibrate;
 mod data;
 mod driver;
 mod echo;
@@ -20,6 +21,7 @@ mod plan;
 mod url;
 mod value;
 
+pub use calibrate::CalibratePlan;
 pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};

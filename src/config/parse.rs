@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 
+use super::calibrate::{self, CalibratePlan};
 use super::error::{Problem, Problems};
 use super::flags::{self, Flag};
 use super::lex::Settings;
@@ -19,6 +20,8 @@ pub enum Command {
     Profile(Box<Plan>),
     /// Serve the built-in model.
     MockServer(MockPlan),
+    /// Measure this machine.
+    Calibrate(CalibratePlan),
     /// Print this and exit with 0: help, version, completions or the man page.
     Print(String),
 }
@@ -61,10 +64,12 @@ pub fn parse<I: IntoIterator<Item = OsString>>(arguments: I) -> Result<Command, 
     match first.as_str() {
         "profile" => profile(rest),
         "mock-server" => mock_server(rest),
+        "calibrate" => calibrate(rest),
         "completions" => completions(rest).map(Command::Print),
         "man" => alone(first, rest).map(|()| Command::Print(manual::man())),
         "help" if rest == ["profile"] => Ok(Command::Print(manual::help_profile())),
         "help" if rest == ["mock-server"] => Ok(Command::Print(manual::help_mock_server())),
+        "help" if rest == ["calibrate"] => Ok(Command::Print(manual::help_calibrate())),
         "help" | "-h" | "--help" => Ok(Command::Print(manual::help())),
         "--version" | "-V" => Ok(Command::Print(manual::version())),
         _ => {
@@ -89,7 +94,7 @@ fn unknown_subcommand(word: &str) -> String {
         "synthesize",
         "validate",
     ];
-    let ours = "profile, mock-server, completions or man";
+    let ours = "profile, mock-server, calibrate, completions or man";
     if OF_AIPERF.contains(&word) {
         format!("{word} is an AIPerf subcommand that tokenring does not have; use {ours}")
     } else if word.starts_with('-') {
@@ -240,6 +245,21 @@ fn mock_server(words: &[String]) -> Result<Command, Problems> {
         },
         spread: small("--spread"),
     }))
+}
+
+fn calibrate(words: &[String]) -> Result<Command, Problems> {
+    let table: Vec<&'static Flag> = flags::CALIBRATE.iter().collect();
+    let mut problems = Problems::default();
+    let settings = Settings::read(words, &table, &mut problems);
+    if settings.help {
+        return Ok(Command::Print(manual::help_calibrate()));
+    }
+    let plan = calibrate::plan(&settings, &mut problems);
+    if problems.is_empty() {
+        Ok(Command::Calibrate(plan))
+    } else {
+        Err(problems)
+    }
 }
 
 /// Objectives whose metric nobody knows. `known` is asked for each tag, since the metrics stand in a later room.

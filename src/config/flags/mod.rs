@@ -3,11 +3,13 @@
 //! In: nothing. Out: [`Flag`] rows that the parser, the help, the completions and the man page are made from. Never: reads a
 //! command line.
 
+mod calibrate;
 mod later;
 mod mock;
 mod never;
 mod working;
 
+pub use calibrate::CALIBRATE;
 pub use later::LATER;
 pub use mock::MOCK;
 pub use never::NEVER;
