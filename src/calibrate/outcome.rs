@@ -14,7 +14,7 @@ use super::sample::{Sample, Spread, medians};
 use super::{CalibrateError, Outcome, io};
 use crate::config::CalibratePlan;
 
-/// One way of measuring. A further flag is a further field with its line in [`Combination::flags`].
+/// One way of measuring. A further flag is a further field with its line in `flags` below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Combination {
     /// `--driver`.
