@@ -64,7 +64,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ),
     ("src/driver/stamping.rs", "recvmsg and its control data"),
     (
-        "src/driver/realtime.rs",
+        "src/driver/priority.rs",
         "rustix has no scheduling policies",
     ),
     ("src/driver/probe.rs", "a no-op is pushed to a ring"),

@@ -12,8 +12,8 @@ mod buffers;
 mod choice;
 mod descriptors;
 mod pace;
+pub mod priority;
 mod probe;
-pub mod realtime;
 #[cfg(target_os = "linux")]
 mod stamping;
 mod waiting;

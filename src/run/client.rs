@@ -4,7 +4,7 @@
 
 use crate::clock::{Calibration, Clock, Nanos, Rate};
 use crate::config::{Arrivals, DriverKind, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan};
-use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, realtime};
+use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, priority};
 use crate::engine::Arrived;
 use crate::metric::Summary;
 use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
@@ -52,7 +52,7 @@ pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
         return Err(RunError::Spin(driver.reason()));
     }
     if plan.wait.realtime {
-        realtime::prepare()?;
+        priority::prepare()?;
     }
     Ok(Reach {
         driver,

@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 
 use crate::config::{Arrivals, Plan};
+use crate::driver::priority;
 
 use super::RunError;
-use super::recorder::{Recorded, Recorder};
+use super::recorder::Recorder;
 
 /// Streams that one worker carries before a second one is worth its core.
 const STREAMS_PER_WORKER: usize = 64;
@@ -93,20 +94,21 @@ impl Cores {
         self.recorder
     }
 
-    /// Starts the recorder on a core of its own, or at the lowest priority where it must share one.
+    /// Starts the recorder on a core of its own, or at the lowest priority where it must share one. It comes back when the load is
+    /// over, with what is left to record.
     pub(super) fn spawn_recorder(
         &self,
         recorder: Recorder,
-    ) -> Result<JoinHandle<Recorded>, RunError> {
+    ) -> Result<JoinHandle<Recorder>, RunError> {
         let core = self.recorder;
         let work = move || {
             match core {
                 Some(id) => {
                     core_affinity::set_for_current(CoreId { id });
                 }
-                None => lower_priority(),
+                None => priority::give_way(),
             }
-            recorder.run()
+            recorder.accompany()
         };
         let builder = std::thread::Builder::new().name("recorder".to_owned());
         builder.spawn(work).map_err(|error| {
@@ -151,12 +153,6 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
 )]
 fn workers_for(rate: f64) -> usize {
     (rate / RATE_PER_WORKER).ceil() as usize
-}
-
-/// The calling thread gives way to all others. Failing that it runs as they do.
-fn lower_priority() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, 19);
 }
 
 #[cfg(test)]

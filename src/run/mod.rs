@@ -76,7 +76,7 @@ pub enum RunError {
     Spin(String),
     /// Real-time priority is not permitted.
     #[error(transparent)]
-    Realtime(#[from] crate::driver::realtime::Refused),
+    Realtime(#[from] crate::driver::priority::Refused),
     /// A core was named that this process may not use.
     #[error("--cpus {asked}: this process may use only {allowed}")]
     Cores {
@@ -270,7 +270,8 @@ fn conduct(
     let calibration = Calibration::fit(&clock, start, Anchor::take(&clock));
     let recorded = recorder
         .join()
-        .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?;
+        .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?
+        .complete();
     let overflowed = overflowed.load(Ordering::Relaxed);
     Ok(Run {
         recorded,

@@ -4,8 +4,8 @@
 //! worker's own list.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -27,25 +27,37 @@ pub(super) struct WorkerEnd {
     back: Consumer<Box<Exchange>>,
     overflow: VecDeque<Box<Exchange>>,
     overflowed: Arc<AtomicU64>,
+    left: Left,
 }
+
+/// What a worker leaves behind. Locked once by it, when its load is over.
+type Left = Arc<Mutex<VecDeque<Box<Exchange>>>>;
 
 /// The recorder's end.
 pub(super) struct RecorderEnd {
     queue: Consumer<Box<Exchange>>,
     back: Producer<Box<Exchange>>,
+    left: Left,
 }
 
 /// A queue between one worker and the recorder. `overflowed` counts exchanges that found it full.
 pub(super) fn queue(overflowed: &Arc<AtomicU64>) -> (WorkerEnd, RecorderEnd) {
     let (out, queue) = RingBuffer::new(LENGTH);
     let (give, back) = RingBuffer::new(SPARES);
+    let left = Left::default();
     let worker = WorkerEnd {
         out,
         back,
         overflow: VecDeque::new(),
         overflowed: Arc::clone(overflowed),
+        left: Arc::clone(&left),
     };
-    (worker, RecorderEnd { queue, back: give })
+    let recorder = RecorderEnd {
+        queue,
+        back: give,
+        left,
+    };
+    (worker, recorder)
 }
 
 impl WorkerEnd {
@@ -78,25 +90,31 @@ impl Sink for WorkerEnd {
 }
 
 impl Drop for WorkerEnd {
-    /// The load is over: now the worker may wait for the recorder.
+    /// The load is over: what the queue could not take is left behind. Before the queue itself goes, which tells the recorder.
     fn drop(&mut self) {
-        while !self.overflow.is_empty() && !self.out.is_abandoned() {
-            self.flush();
-            std::thread::yield_now();
-        }
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.append(&mut self.overflow);
     }
 }
 
 impl RecorderEnd {
     /// The oldest exchange in the queue.
     pub(super) fn pop(&mut self) -> Option<Box<Exchange>> {
-        self.queue.pop().ok()
+        // Asked first: what was pushed before the worker went away is seen, and it is older than what was left.
+        let abandoned = self.queue.is_abandoned();
+        if let Ok(exchange) = self.queue.pop() {
+            return Some(exchange);
+        }
+        if !abandoned {
+            return None;
+        }
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.pop_front()
     }
 
-    /// Its worker is gone and nothing is left.
-    pub(super) fn is_over(&self) -> bool {
-        // In this order: what was pushed before the worker went away is seen.
-        self.queue.is_abandoned() && self.queue.is_empty()
+    /// Its worker is gone; what it left can still be popped.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.queue.is_abandoned()
     }
 
     /// Gives an exchange back for another request.
@@ -105,5 +123,40 @@ impl RecorderEnd {
         exchange.body.shrink_to(KEPT_BODY_BYTES);
         // A full list means that enough are about; this one is freed.
         let _ = self.back.push(exchange);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_queue_cannot_take_comes_in_order_after_its_worker_is_gone() {
+        let overflowed = Arc::new(AtomicU64::new(0));
+        let (mut worker, mut recorder) = queue(&overflowed);
+        let count = LENGTH as u64 + 10;
+        for number in 0..count {
+            let mut exchange = worker.blank();
+            exchange.id.number = number;
+            worker.push(exchange);
+        }
+        assert_eq!(overflowed.load(Ordering::Relaxed), 10);
+        let mut seen = 0;
+        let mut take = |recorder: &mut RecorderEnd, most: u64| {
+            for _ in 0..most {
+                let Some(exchange) = recorder.pop() else {
+                    return seen;
+                };
+                assert_eq!(exchange.id.number, seen);
+                seen += 1;
+                recorder.recycle(exchange);
+            }
+            seen
+        };
+        assert_eq!(take(&mut recorder, 5), 5);
+        assert!(!recorder.is_abandoned());
+        drop(worker);
+        assert!(recorder.is_abandoned());
+        assert_eq!(take(&mut recorder, u64::MAX), count, "none was lost");
     }
 }

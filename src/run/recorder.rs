@@ -154,26 +154,34 @@ impl Recorder {
         })
     }
 
-    /// Works until every worker is gone and every exchange is recorded.
+    /// Works until every worker is gone. What is left then is for [`Recorder::complete`], on a thread that need not give way.
     #[expect(
         clippy::disallowed_methods,
         reason = "the recorder may sleep: nobody waits for it while the load is on"
     )]
-    pub(super) fn run(mut self) -> Recorded {
-        let mut over = false;
-        while !over {
-            // Asked before the queues are emptied: an exchange that comes in between is seen in the next turn.
-            over = self.parts.queues.iter().all(RecorderEnd::is_over);
-            let worked = self.drain();
+    pub(super) fn accompany(mut self) -> Recorder {
+        while !self.is_alone() {
+            let worked = self.drain(true);
             self.refresh();
-            if !worked && !over {
+            if !worked {
                 std::thread::sleep(NAP);
             }
         }
+        self
+    }
+
+    /// Records what is left.
+    pub(super) fn complete(mut self) -> Recorded {
+        self.drain(false);
         self.finish()
     }
 
-    fn drain(&mut self) -> bool {
+    fn is_alone(&self) -> bool {
+        self.parts.queues.iter().all(RecorderEnd::is_abandoned)
+    }
+
+    /// Records what is in the queues; with `accompanying` no longer than there are workers.
+    fn drain(&mut self, accompanying: bool) -> bool {
         let mut worked = false;
         for index in 0..self.parts.queues.len() {
             while let Some(exchange) = self.parts.queues[index].pop() {
@@ -181,6 +189,9 @@ impl Recorder {
                 self.record(&exchange);
                 self.parts.queues[index].recycle(exchange);
                 self.refresh();
+                if accompanying && self.is_alone() {
+                    return true;
+                }
             }
         }
         worked

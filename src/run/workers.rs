@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 
 use crate::clock::{Clock, Rate};
-use crate::driver::{RingTally, realtime};
+use crate::driver::{RingTally, priority};
 use crate::engine::{Arrived, Counts, Engine, LoopHealth, Stop};
 use crate::metric::health::{Spread, ThreadTime, WorkerHealth, wait_for_end};
 use crate::schedule::Shard;
@@ -71,7 +71,7 @@ pub(super) fn start(
             let control = Arc::new(WorkerGate::new(&gate, index));
             let mut alarm = Alarm::new(&gate);
             if reach.realtime {
-                realtime::claim()?;
+                priority::claim()?;
             }
             let engine = Engine::new(
                 setup,

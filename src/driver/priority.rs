@@ -1,6 +1,6 @@
-//! Real-time scheduling, and memory that stays.
+//! Who comes first on a core.
 //!
-//! In: threads that ask for it. Out: the same, first in line for their core. Never: less than was asked for without an error.
+//! In: threads that ask for it. Out: the same, first in line for their core, or last. Never: less than was asked for without an error.
 #![cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "rustix has no scheduling policies")
@@ -33,11 +33,26 @@ const PRIORITY_WISH: i32 = 10;
 /// Gives this thread the policy `SCHED_FIFO`.
 #[cfg(target_os = "linux")]
 pub fn claim() -> io::Result<()> {
+    set(libc::SCHED_FIFO, PRIORITY)
+}
+
+/// This thread gives way to all others from here on: `SCHED_IDLE`, which any other thread that wakes up takes the core from at once.
+/// An ordinary user cannot take it back. Failing that it runs as the others do.
+pub fn give_way() {
+    #[cfg(target_os = "linux")]
+    if set(libc::SCHED_IDLE, 0).is_err() {
+        // It is a thread's own on Linux; a refusal leaves it as it was.
+        let _ = rustix::process::setpriority_process(None, 19);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn set(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: all zeros is a valid value of this plain struct.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = PRIORITY;
+    parameters.sched_priority = priority;
     // SAFETY: the parameters outlive the call; thread 0 is the caller.
-    let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    let outcome = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
     done(outcome)
 }
 
