@@ -97,7 +97,7 @@ pub trait Control {
     fn ready_for(&self, phase: usize);
     /// Whether to stop.
     fn stop(&self) -> Stop;
-    /// Where this worker stands; called once a loop turn.
+    /// Where this worker stands; called when that may have changed, and every 20 ms.
     fn publish(&self, counts: &Counts);
 }
 

@@ -28,6 +28,7 @@ impl Engine {
 
     /// Ends the flight on `conn`: the connection is kept or closed, the session goes on or ends, the exchange is handed over.
     pub(super) fn finish(&mut self, conn: ConnId, outcome: Outcome, tick: Tick) {
+        self.quiet = None;
         let Some(c) = self.table.current(conn) else {
             return;
         };

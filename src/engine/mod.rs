@@ -74,6 +74,8 @@ pub struct Engine {
     /// Requests under way that the driver has not yet sent whole.
     unsent: usize,
     health: LoopHealth,
+    /// Until when nothing is due, as of the last turn; `None` when something has happened since that may change it. Most reads do not.
+    quiet: Option<Tick>,
     serial: u64,
     finished: bool,
 }
@@ -113,6 +115,7 @@ impl Engine {
             arrived: Arrived::default(),
             unsent: 0,
             health: LoopHealth::new(),
+            quiet: None,
             serial: 0,
             finished: false,
         }
@@ -126,12 +129,19 @@ impl Engine {
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
-        let until = self.turn(now);
-        // What was cut or expired in this turn.
-        self.batch_parsed(now);
-        if let Some(op) = self.ops.pop_front() {
-            return op;
-        }
+        let until = match self.quiet {
+            Some(until) if now < until => until,
+            _ => {
+                let until = self.turn(now);
+                // What was cut or expired in this turn.
+                self.batch_parsed(now);
+                if let Some(op) = self.ops.pop_front() {
+                    return op;
+                }
+                self.quiet = Some(until);
+                until
+            }
+        };
         self.health.asleep(now, until);
         if self.finished {
             return Op::Finished;
@@ -146,6 +156,7 @@ impl Engine {
     /// `conn` is open. `started` was taken before its set-up began, `done` when it had completed.
     pub fn on_connected(&mut self, conn: ConnId, local_port: u16, started: Tick, done: Tick) {
         self.health.awake(done);
+        self.quiet = None;
         let Some(c) = self.table.current(conn) else {
             return;
         };
@@ -284,6 +295,7 @@ impl Engine {
             Progress::DoneSeen => {
                 let serial = flight.serial;
                 self.drain_deadlines.push(stamp.tick, conn, serial);
+                self.quiet = None;
             }
             Progress::Whole => {
                 self.arrived.reply(flight.exchange.ticks.start, stamp);
