@@ -210,7 +210,6 @@ impl Driver {
         stamps: StampSource,
         waiting: Waiting,
     ) -> io::Result<Ended> {
-        let stamped = self.has_kernel_stamps();
         let waiting = match stamps {
             StampSource::Kernel => waiting,
             StampSource::User => Waiting {
@@ -222,8 +221,8 @@ impl Driver {
         let portable = match self {
             #[cfg(target_os = "linux")]
             Driver::Ring { layout, .. } => {
-                match Ring::open(*layout, stamped) {
-                    Ok(ring) => return on_ring(ring, engine, clock, stamped, waiting),
+                match Ring::open(*layout) {
+                    Ok(ring) => return on_ring(ring, engine, clock, waiting),
                     // The probe's ring fitted the limit on locked memory; that of one worker more did not.
                     Err(error) => stepped_down = Some(error.to_string()),
                 }
@@ -232,7 +231,7 @@ impl Driver {
             Driver::Portable { backend, .. } => backend.clone(),
         };
         let wishes = Wishes {
-            stamps: stamped,
+            stamps: self.has_kernel_stamps(),
             waiting,
         };
         let (engine, tally) = portable::run(engine, clock, &portable, wishes)?;
@@ -245,14 +244,8 @@ impl Driver {
 }
 
 #[cfg(target_os = "linux")]
-fn on_ring(
-    ring: Ring,
-    engine: Engine,
-    clock: &Clock,
-    stamps: bool,
-    waiting: Waiting,
-) -> io::Result<Ended> {
-    let (engine, tally) = ring::run(ring, engine, clock, stamps, waiting)?;
+fn on_ring(ring: Ring, engine: Engine, clock: &Clock, waiting: Waiting) -> io::Result<Ended> {
+    let (engine, tally) = ring::run(ring, engine, clock, waiting)?;
     Ok(Ended {
         engine,
         tally,

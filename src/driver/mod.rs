@@ -108,6 +108,18 @@ pub struct Sent {
     pub error: Option<CloseReason>,
 }
 
+/// With fewer completions in a batch, having the engine look ahead costs more than it saves.
+const AHEAD_LEAST: usize = 4;
+
+/// By default the kernel may be 50 us late with a time-out of this thread, to save wake-ups.
+fn wake_on_time() {
+    #[cfg(target_os = "linux")]
+    if let Some(least) = std::num::NonZeroU64::new(1) {
+        // Failing that, it stays so; no run is worse for it than without.
+        let _ = rustix::thread::set_current_timer_slack(Some(least));
+    }
+}
+
 /// What an engine waits for: [`Op::Wait`] as drivers carry it about.
 #[derive(Clone, Copy, Debug)]
 struct Pause {

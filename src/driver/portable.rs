@@ -22,17 +22,14 @@ use super::pace::Timer;
 use super::probe::{Backend, RING_ENTRIES};
 #[cfg(target_os = "linux")]
 use super::stamping;
-use super::waiting::{WaitMode, Waiting};
+use super::waiting::Waiting;
 use super::window::{Gaps, Windows};
-use super::{CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp};
+use super::{AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, wake_on_time};
 
 mod sockets;
 
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
-
-/// With fewer completions in a batch, looking ahead costs more than it saves.
-const AHEAD_LEAST: usize = 4;
 
 /// Bytes read and not yet parsed; a task that finds it full waits until the pump has emptied it.
 const ARENA_BYTES: usize = 4 << 20;
@@ -61,11 +58,7 @@ pub fn run(
     // The kernel begins to stamp only when a socket has asked, and stops when there is none.
     #[cfg(target_os = "linux")]
     let _stamping = wishes.stamps.then(|| stamping::begin().ok());
-    #[cfg(target_os = "linux")]
-    if let Some(least) = std::num::NonZeroU64::new(1) {
-        // By default the kernel may be 50 us late; no run is worse for that than without.
-        let _ = rustix::thread::set_current_timer_slack(Some(least));
-    }
+    wake_on_time();
     let windowed = wishes.stamps && matches!(backend, Backend::Readiness { .. });
     let pump = || pump(engine, clock.clone(), wishes, windowed);
     match backend {
@@ -259,7 +252,8 @@ impl Pump {
             if pause.until <= now || !self.shared.queue.borrow().is_empty() {
                 continue;
             }
-            let alarm = self.alarm(pause);
+            let waiting = &self.shared.wishes.waiting;
+            let alarm = waiting.awake_at(pause, self.shared.clock.rate());
             if alarm <= now {
                 // Sockets have to wait meanwhile; the kernel stamps what comes.
                 while self.shared.clock.now() < pause.until {
@@ -271,17 +265,6 @@ impl Pump {
                 return Poll::Ready(Err(error));
             }
             return Poll::Pending;
-        }
-    }
-
-    /// When to be awake for what the engine waits for.
-    fn alarm(&self, pause: Pause) -> Tick {
-        let waiting = &self.shared.wishes.waiting;
-        if pause.send_due && waiting.mode == WaitMode::Hybrid {
-            let spin = self.shared.clock.rate().ticks(waiting.spin);
-            Tick(pause.until.0.saturating_sub(spin))
-        } else {
-            pause.until
         }
     }
 

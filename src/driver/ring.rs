@@ -92,16 +92,16 @@ struct Completion {
 }
 
 impl Ring {
-    /// Opens a ring on this thread. With `stamps`, receives have room for the kernel's receive stamp.
+    /// Opens a ring on this thread. Its receives have room for the kernel's receive stamp.
     ///
     /// # Errors
     ///
     /// What the kernel refused. Nothing is held then.
-    pub fn open(layout: Layout, stamps: bool) -> io::Result<Ring> {
-        Ring::make(layout, stamps).map_err(|(_, error)| error)
+    pub fn open(layout: Layout) -> io::Result<Ring> {
+        Ring::make(layout).map_err(|(_, error)| error)
     }
 
-    fn make(layout: Layout, stamps: bool) -> Result<Ring, Refusal> {
+    fn make(layout: Layout) -> Result<Ring, Refusal> {
         let mut builder = IoUring::builder();
         builder.setup_cqsize(layout.completions).setup_submit_all();
         match layout.mode {
@@ -124,7 +124,7 @@ impl Ring {
             .map_err(|error| ("mmap", error))?;
         // SAFETY: all zeros is a message header without name, vectors and control data.
         let mut header: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
-        header.msg_controllen = if stamps { CONTROL_BYTES } else { 0 };
+        header.msg_controllen = CONTROL_BYTES;
         let mut made = Ring {
             ring,
             buffers,
@@ -143,7 +143,7 @@ impl Ring {
     /// Makes a ring, sends a no-op through it, and receives through it. A kernel that makes rings may still refuse to have them
     /// entered, and one that knows the operation may not know its multishot form.
     fn try_out(layout: Layout) -> Result<(), Refusal> {
-        let mut ring = Ring::make(layout, true)?;
+        let mut ring = Ring::make(layout)?;
         let clock = Clock::new();
         let enter = |error| ("io_uring_enter", error);
         let none = |what| ("io_uring_enter", io::Error::other(what));

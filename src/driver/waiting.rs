@@ -2,7 +2,9 @@
 //!
 //! In: the plan's wishes. Out: plain values for the drivers. Never: a clock.
 
-use crate::clock::Nanos;
+use crate::clock::{Nanos, Rate, Tick};
+
+use super::Pause;
 
 /// What a worker does until its next completion or due time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,17 @@ pub struct Waiting {
 impl Waiting {
     /// Most a hybrid worker spins before a send, unless told otherwise.
     pub const SPIN: Nanos = Nanos(100_000);
+}
+
+impl Waiting {
+    /// When to be awake for `pause`: a hybrid worker spins from then until a send is due.
+    pub(super) fn awake_at(&self, pause: Pause, rate: Rate) -> Tick {
+        if pause.send_due && self.mode == WaitMode::Hybrid {
+            Tick(pause.until.0.saturating_sub(rate.ticks(self.spin)))
+        } else {
+            pause.until
+        }
+    }
 }
 
 impl Default for Waiting {

@@ -105,7 +105,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             format!("within {} ns", run.workers.tally.mapping_error_ns),
         ));
     }
-    let rate = run.rate;
+    let rate = run.clock.rate();
     facts.extend(windows(&run.workers.tally, &run.workers.arrived, rate));
     facts.extend(ring_facts(&run.workers.tally));
     ClientReport {
@@ -164,7 +164,7 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
         spins: run.reach.waiting.mode != WaitMode::Sleep,
         timer_grain: Nanos(run.reach.driver.timer().1),
         clock_error: run.calibration.error(),
-        mapping_error: run.mapping_error,
+        mapping_error: Nanos(tally.mapping_error_ns),
         content_events: run.recorded.content_events,
         shared_events: run.recorded.coalesced,
         streams: run.recorded.streams,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::{Anchor, Calibration, Clock, Nanos, Rate};
+use crate::clock::{Anchor, Calibration, Clock};
 use crate::config::{LogLevel, MockPlan, Plan};
 use crate::metric::health::MachineFacts;
 use crate::record::Interpreter;
@@ -185,12 +185,9 @@ struct Run {
     calibration: Calibration,
     clock: Clock,
     reach: client::Reach,
-    rate: Rate,
     overflowed: u64,
     interrupted: bool,
     machine: MachineFacts,
-    /// Bound on the error of a kernel stamp's tick.
-    mapping_error: Nanos,
     /// What became of a worker that did not do its work.
     failure: Option<String>,
 }
@@ -278,12 +275,10 @@ fn conduct(
         workers,
         calibration,
         reach,
-        rate: clock.rate(),
         clock,
         overflowed,
         interrupted,
         machine,
-        mapping_error: watched.mapping_error(),
         failure,
     })
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hdrhistogram::Histogram;
 
-use crate::clock::{Clock, KernelClock, Nanos, Rate, Tick};
+use crate::clock::{Clock, Nanos, Rate, Tick};
 use crate::metric::health::{ThreadTime, WorkerHealth, wait_for_end};
 
 /// Longest wait that is told apart from longer ones: an hour, in nanoseconds.
@@ -28,10 +28,9 @@ const WAKES_ENOUGH: u64 = 8;
 /// The system's number of a worker's thread; 0 before it has begun.
 pub(super) type ThreadNumber = Arc<AtomicU32>;
 
-/// All workers, and the wall clock.
+/// All workers.
 pub(super) struct Watched {
     clock: Clock,
-    kernel: KernelClock,
     workers: Vec<Waits>,
 }
 
@@ -39,7 +38,6 @@ impl Watched {
     /// Nothing seen yet.
     pub(super) fn new(clock: &Clock, numbers: Vec<ThreadNumber>) -> Watched {
         Watched {
-            kernel: KernelClock::new(clock),
             clock: clock.clone(),
             workers: numbers.into_iter().map(Waits::new).collect(),
         }
@@ -47,16 +45,10 @@ impl Watched {
 
     /// To be called every few milliseconds.
     pub(super) fn look(&mut self) {
-        self.kernel.is_steady();
         let now = self.clock.now();
         for worker in &mut self.workers {
             worker.look(now, self.clock.rate());
         }
-    }
-
-    /// Largest error of a mapped kernel stamp, as far as the looks showed.
-    pub(super) fn mapping_error(&self) -> Nanos {
-        self.kernel.error()
     }
 
     /// Adds what was seen of worker `index`.

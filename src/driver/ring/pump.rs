@@ -8,7 +8,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -16,7 +15,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::clock::{Clock, KernelClock, Tick};
 use crate::driver::waiting::{WaitMode, Waiting};
 use crate::driver::window::Windows;
-use crate::driver::{CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, reason_of, stamping};
+use crate::driver::{
+    AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, reason_of, stamping,
+    wake_on_time,
+};
 use crate::engine::Engine;
 
 use super::links::{Links, State};
@@ -26,35 +28,26 @@ use super::{Completion, Mode, Ring, Wait};
 /// Spinning workers let the network card's queue be polled this long for each look at a socket.
 const BUSY_POLL_MICROS: u32 = 50;
 
-/// With fewer completions in a batch, looking ahead costs more than it saves.
-const AHEAD_LEAST: usize = 4;
-
 /// After the engine has finished, sockets have this many waits of 10 ms to close.
 const LAST_WAITS: u32 = 100;
 
-/// Runs `engine` to its end on this thread, which must be the one that opened `ring`. With `stamps` (as the ring was opened), reads
-/// carry the kernel's.
+/// Runs `engine` to its end on this thread, which must be the one that opened `ring`. Reads carry the kernel's stamp.
 pub fn run(
     ring: Ring,
     engine: Engine,
     clock: &Clock,
-    stamps: bool,
     waiting: Waiting,
 ) -> io::Result<(Engine, RingTally)> {
-    // By default the kernel may be 50 us late with a time-out, to save wake-ups.
-    if let Some(least) = NonZeroU64::new(1) {
-        // Failing that, it stays so; no run is worse for it than without.
-        let _ = rustix::thread::set_current_timer_slack(Some(least));
-    }
+    wake_on_time();
     // Without it the run goes on; reads without a stamp are counted.
-    let stamping = stamps.then(|| stamping::begin().ok());
-    // Without the kernel's stamps, and where each read wakes the thread anyway, reads are taken at once.
-    let windowed = stamps && ring.layout().mode == Mode::Deferred;
+    let stamping = stamping::begin().ok();
+    // Where each read wakes the thread anyway, reads are taken at once.
+    let windowed = ring.layout().mode == Mode::Deferred;
     let mut pump = Pump {
         links: Links::default(),
         clock: clock.clone(),
-        kernel: stamps.then(|| KernelClock::new(clock)),
-        stamping: stamping.flatten(),
+        kernel: KernelClock::new(clock),
+        stamping,
         ready: Vec::with_capacity(ring.layout().completions as usize),
         spare: Vec::with_capacity(ring.layout().completions as usize),
         failed: Vec::new(),
@@ -72,8 +65,8 @@ pub fn run(
         pump.tally.windows = windows.count();
         pump.tally.window_ns = windows.longest().0;
     }
-    pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
-    pump.tally.mapping_error_ns = pump.kernel.as_ref().map_or(0, |kernel| kernel.error().0);
+    pump.tally.steps = pump.kernel.steps();
+    pump.tally.mapping_error_ns = pump.kernel.error().0;
     Ok((pump.engine, pump.tally))
 }
 
@@ -85,7 +78,7 @@ pub(super) struct Pump {
     pub(super) waiting: Waiting,
     /// How long reads may be left; `None` where that does harm.
     pub(super) windows: Option<Windows>,
-    kernel: Option<KernelClock>,
+    kernel: KernelClock,
     /// Held, never used.
     #[expect(dead_code, reason = "it is there to stay open")]
     stamping: Option<Socket>,
@@ -171,9 +164,7 @@ impl Pump {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
-        if self.kernel.is_some() {
-            stamping::ask(&socket)?;
-        }
+        stamping::ask(&socket)?;
         if self.waiting.mode == WaitMode::Spin {
             let refused = socket.set_busy_poll(BUSY_POLL_MICROS).is_err();
             self.tally.unpolled += u64::from(refused);
@@ -225,7 +216,7 @@ impl Pump {
     fn deliver(&mut self) -> io::Result<()> {
         let mut batch = std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare));
         // All stamps in the batch were taken between the last look at the wall clock and this one.
-        let steady = !batch.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
+        let steady = !batch.is_empty() && self.kernel.is_steady();
         self.look_ahead(&batch);
         for completion in batch.drain(..) {
             self.complete(completion, steady)?;
@@ -307,13 +298,13 @@ impl Pump {
                 self.engine.on_closed(conn, CloseReason::Eof, tick);
             }
             Some(message) => {
-                let kernel = match (&self.kernel, message.wall_ns) {
+                let kernel = match message.wall_ns {
                     // The stamp cannot lie after the completion; what the mapping is off by must not make it so.
-                    (Some(kernel), Some(wall_ns)) if steady => kernel.stamp(wall_ns, tick),
+                    Some(wall_ns) if steady => self.kernel.stamp(wall_ns, tick),
                     _ => Tick::NEVER,
                 };
                 self.tally.reads += 1;
-                self.tally.unstamped += u64::from(self.kernel.is_some() && kernel == Tick::NEVER);
+                self.tally.unstamped += u64::from(kernel == Tick::NEVER);
                 let stamp = Stamp { tick, kernel };
                 if let Some(windows) = &mut self.windows {
                     windows.read(&mut link.gaps, stamp.arrival());

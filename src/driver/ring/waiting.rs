@@ -20,21 +20,17 @@ impl Pump {
             return self.enter(Wait::No);
         }
         match self.waiting.mode {
-            WaitMode::Sleep => self.sleep(now, pause.until, pause.sending),
             WaitMode::Spin => self.spin(pause.until),
-            WaitMode::Hybrid if pause.send_due => {
-                let spin = self.clock.rate().ticks(self.waiting.spin);
-                let asleep = Tick(pause.until.0.saturating_sub(spin));
-                if asleep <= now {
-                    return self.spin(pause.until);
-                }
-                self.sleep(now, asleep, pause.sending)?;
-                if self.has_news() || self.clock.now() < asleep {
-                    return Ok(());
+            WaitMode::Sleep | WaitMode::Hybrid => {
+                let awake = self.waiting.awake_at(pause, self.clock.rate());
+                if awake > now {
+                    self.sleep(now, awake, pause.sending)?;
+                    if self.has_news() || awake == pause.until || self.clock.now() < awake {
+                        return Ok(());
+                    }
                 }
                 self.spin(pause.until)
             }
-            WaitMode::Hybrid => self.sleep(now, pause.until, pause.sending),
         }
     }
 
