@@ -16,8 +16,8 @@ use crate::record::{ErrorDetails, Record, Trace};
 use crate::report::artifact::make_parent;
 use crate::report::{ReportError, number, redact};
 
-/// Most bytes kept back before a write.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes kept back before a write. Few, for a kernel that is not preemptible lets no worker onto the core while it copies them.
+const BUFFER_BYTES: usize = 32 << 10;
 
 /// Which phase a record belongs to.
 #[derive(Clone, Debug)]

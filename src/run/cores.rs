@@ -117,6 +117,26 @@ impl Cores {
     }
 }
 
+/// Does `work` on a thread of its own that gives way to all others: this one could not take its priority back.
+pub(super) fn on_idle_thread<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, RunError> {
+    let failed =
+        |what: &dyn std::fmt::Display| RunError::Thread(format!("the {name}'s thread {what}"));
+    std::thread::scope(|scope| {
+        let idle = || {
+            priority::give_way();
+            work()
+        };
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let thread = builder
+            .spawn_scoped(scope, idle)
+            .map_err(|error| failed(&format_args!("cannot start: {error}")))?;
+        thread.join().map_err(|_| failed(&"died"))
+    })
+}
+
 /// `--workers-max`, or as many as the load is worth; never more than there are slots, and one core is left free where possible.
 fn worker_count(plan: &Plan, pool: usize) -> usize {
     let slots = plan

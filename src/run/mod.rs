@@ -258,7 +258,8 @@ fn conduct(
     let recorder = cores.spawn_recorder(recorder)?;
     let mut watched = Watched::new(&clock, workers.numbers());
     let over = (&workers, &mut watched);
-    let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, over);
+    let watching = || watch::until_over(plan, &gate, &live, &clock, signals, over);
+    let interrupted = cores::on_idle_thread("watcher", watching)?;
     let (mut workers, failure) = workers.join();
     let machine = machine.facts();
     for (index, health) in &mut workers.health {

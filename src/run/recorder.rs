@@ -186,6 +186,11 @@ impl Recorder {
         for index in 0..self.parts.queues.len() {
             while let Some(exchange) = self.parts.queues[index].pop() {
                 worked = true;
+                if accompanying {
+                    // Linux lets an idle thread that has slept finish its slice before an ordinary one that was put off the core
+                    // for it, though one that wakes up gets the core at once. Yielding ends the slice.
+                    std::thread::yield_now();
+                }
                 self.record(&exchange);
                 self.parts.queues[index].recycle(exchange);
                 self.refresh();
