@@ -20,6 +20,7 @@ const MILLI: u64 = 1_000_000;
 fn plan(arrivals: Arrivals, concurrency: Option<usize>, stop: StopRule) -> PhasePlan {
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals,
         concurrency,
         stop,

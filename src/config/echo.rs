@@ -296,6 +296,7 @@ fn phase_config(phase: &PhasePlan) -> Value {
         ("kind", Some(json!(phase.kind.name()))),
         ("type", Some(json!(arrivals))),
         ("exclude_from_results", warmup.then(|| json!(true))),
+        ("seamless", phase.seamless.then(|| json!(true))),
         ("requests", phase.stop.requests.map(|n| json!(n))),
         ("sessions", phase.stop.sessions.map(|n| json!(n))),
         ("duration", seconds(phase.stop.duration)),

@@ -323,6 +323,8 @@ impl PhaseKind {
 pub struct PhasePlan {
     /// Warmup or profiling.
     pub kind: PhaseKind,
+    /// It begins when the phase before has stopped sending, while requests of that one are still in flight.
+    pub seamless: bool,
     /// When requests are due.
     pub arrivals: Arrivals,
     /// Most sessions open at once; `None` is unlimited (only with a rate).

@@ -37,6 +37,7 @@ static COUNT: Metric = Metric {
 fn phase(kind: PhaseKind) -> PhasePlan {
     PhasePlan {
         kind,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(1),
         stop: StopRule::default(),

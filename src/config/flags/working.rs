@@ -143,6 +143,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--warmup-request-rate"] Above(0.0), "--request-rate", "Requests per second during warmup.";
         ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
         ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
+        ["--warmup-seamless"] Switch, "", "Begin the run when the warmup has stopped sending, without waiting for its requests in flight.";
     }
     "Conversation" {
         ["--conversation-num", "--num-conversations", "--num-sessions"] Integer(1, MOST), "", "Stop after this many sessions; also the size of a synthetic dataset.";
