@@ -178,6 +178,8 @@ const PLACES: &[(&str, &str)] = &[
     ("--export-outputs-json", "artifacts.export_outputs_json"),
     ("--export-http-trace", "artifacts.trace"),
     ("--show-trace-timing", "artifacts.show_trace_timing"),
+    ("--slice-duration", "artifacts.slice_duration"),
+    ("--slice-attribution", "artifacts.slice_attribution"),
     ("--failed-request-threshold", "failed_request_threshold"),
     ("--log-level", "logging.level"),
     ("--ui-type", "runtime.ui"),

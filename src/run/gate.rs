@@ -71,6 +71,11 @@ impl Gate {
         self.stop.fetch_max(level, Ordering::Relaxed);
     }
 
+    /// A stop was called.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) > 0
+    }
+
     /// When `phase` started, once it has.
     pub(super) fn started(&self, phase: usize) -> Option<Tick> {
         self.phases.get(phase)?.start.get().copied()

@@ -294,3 +294,29 @@ fn the_dataset_goes_on_from_the_warmup_into_the_run() {
         );
     }
 }
+
+/// How many entries a warmup by time uses follows from the rate alone, on any number of workers.
+#[test]
+fn a_warmup_at_a_rate_uses_the_same_entries_on_any_number_of_workers() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let after = |workers: u32| -> Vec<(i64, String)> {
+        let played = run(
+            &server.url(),
+            &format!(
+                "--isl 16 --num-dataset-entries 500 --request-count 10 --warmup-duration 0.3 --request-rate 90 \
+                 --random-seed 4 --workers-max {workers}"
+            ),
+        );
+        assert_eq!(played.summary()["client"]["workers"], workers);
+        let records = played.records("profiling");
+        let of = |record: &Value| {
+            let data = &record["metadata"];
+            let number = data["session_num"].as_i64();
+            (number.unwrap_or(-1), data["conversation_id"].to_string())
+        };
+        let mut ids: Vec<_> = records.iter().map(of).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(after(1), after(2));
+}

@@ -120,6 +120,8 @@ pub const WORKING: &[Flag] = working_table! {
         ["--export-level", "--profile-export-level"] Choice(&["summary", "records", "raw"]), "records", "How much is written: the summary, each request, or each request with its bodies.";
         ["--export-outputs-json"] Switch, "", "Write outputs.json with the text of the replies.";
         ["--export-http-trace"] Switch, "", "Add trace_data to each record.";
+        ["--slice-duration"] AtLeast(0.001), "", "Write timeslice files: the metrics of each slice of this many seconds.";
+        ["--slice-attribution"] Choice(&["aiperf", "arrival"]), "aiperf", "To which slice tokens belong: that in which their request started, as in AIPerf, or that in which they arrived.";
         ["--show-trace-timing"] Switch, "", "Print the HTTP trace table.";
     }
     "Tokenizer" {
