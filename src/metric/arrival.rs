@@ -80,9 +80,9 @@ impl Arrived {
     /// Sets the rows of the windowed metrics in `rows`, which are indexed like the registry.
     pub(super) fn fill(self, window: Window, rows: &mut [Option<Stats>]) {
         let (tokens, seconds) = (self.tokens(), window.length().seconds());
-        if tokens > 0.0 && seconds > 0.0 {
-            let rate = tokens / seconds;
-            rows[index!("windowed_output_token_throughput")] = Some(Stats::scalar(rate));
+        if tokens > 0.0 {
+            let rate = (seconds > 0.0).then(|| Stats::scalar(tokens / seconds));
+            rows[index!("windowed_output_token_throughput")] = rate;
             rows[index!("windowed_output_tokens")] = Some(Stats::scalar(tokens));
             rows[index!("windowed_duration")] = Some(Stats::scalar(seconds));
         }

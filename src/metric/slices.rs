@@ -97,49 +97,69 @@ impl Slices {
         self.arrived(run);
     }
 
-    /// The slices that hold anything, in order, of a phase that came to `whole`. By AIPerf's attribution that is those in which a
-    /// request started.
+    /// The slices of a phase that came to `whole`, in order. By AIPerf's attribution those in which a request started; by arrival
+    /// all in which something was in flight, so that a stall shows.
     #[must_use]
-    pub fn finish(self, whole: &Accumulator) -> Vec<Slice> {
+    pub fn finish(mut self, whole: &Accumulator) -> Vec<Slice> {
         let Some(measured) = whole.window() else {
             return Vec::new();
         };
+        let last = self.number(measured.end_ns);
         let mut spans = whole.spans.clone();
         spans.sort_unstable();
         let mut spans = spans.into_iter().peekable();
-        let mut active = Vec::new();
+        let mut active: Vec<Span> = Vec::new();
         let mut slices = Vec::with_capacity(self.slices.len());
-        for (number, slot) in self.slices {
-            if self.attribution == Attribution::Aiperf && slot.request_count == 0 {
-                continue;
-            }
-            let start_ns = number
-                .saturating_mul(self.length_ns)
-                .saturating_add(self.origin_ns);
-            let full_ns = start_ns.saturating_add(self.length_ns);
-            let window = Window {
-                start_ns,
-                end_ns: match measured.end_ns {
-                    // What came of the phase before may come after the last request.
-                    end_ns if end_ns <= start_ns => full_ns,
-                    end_ns => full_ns.min(end_ns),
-                },
-            };
+        let mut from = 0;
+        while let Some(number) = self.next(from, from <= last && !active.is_empty(), spans.peek()) {
+            from = number + 1;
+            let window = self.window(number, measured);
             while let Some(span) = spans.next_if(|span| span.start_ns < window.end_ns) {
                 active.push(span);
             }
-            active.retain(|span| span.end_ns > start_ns);
-            let sums = slot.sums.map(|sums| *sums);
-            let sums = sums.unwrap_or_else(|| Accumulator::of_slice(&self.context));
-            let mut arrived = slot.arrived;
-            arrived.by_arrival = self.attribution == Attribution::Arrival;
-            slices.push(Slice {
-                window,
-                is_complete: window.end_ns == full_ns,
-                rows: sums.slice_rows(window, &active, arrived),
-            });
+            active.retain(|span| span.end_ns > window.start_ns);
+            let slot = self.slices.remove(&number).unwrap_or_default();
+            let by_arrival = self.attribution == Attribution::Arrival;
+            if by_arrival || slot.request_count > 0 {
+                let sums = slot.sums.map(|sums| *sums);
+                let sums = sums.unwrap_or_else(|| Accumulator::of_slice(&self.context));
+                let mut arrived = slot.arrived;
+                arrived.by_arrival = by_arrival;
+                slices.push(Slice {
+                    window,
+                    is_complete: window.length().0 == self.length_ns,
+                    rows: sums.slice_rows(window, &active, arrived),
+                });
+            }
+            active.retain(|span| span.end_ns > window.end_ns);
         }
         slices
+    }
+
+    /// The next slice, not before `from`, to look at. `busy`: something is still in flight then; `upcoming` starts next.
+    fn next(&self, from: u64, busy: bool, upcoming: Option<&Span>) -> Option<u64> {
+        let slot = self.slices.first_key_value().map(|(&number, _)| number);
+        if self.attribution == Attribution::Aiperf {
+            return slot;
+        }
+        let span = upcoming.map(|span| self.number(span.start_ns).max(from));
+        let busy = busy.then_some(from);
+        [slot, span, busy].into_iter().flatten().min()
+    }
+
+    /// The slice's interval in a phase whose requests filled `measured`.
+    fn window(&self, number: u64, measured: Window) -> Window {
+        let before = number.saturating_mul(self.length_ns);
+        let start_ns = self.origin_ns.saturating_add(before);
+        let full_ns = start_ns.saturating_add(self.length_ns);
+        Window {
+            start_ns,
+            end_ns: match measured.end_ns {
+                // What came of the phase before may come after the last request.
+                end_ns if end_ns <= start_ns => full_ns,
+                end_ns => full_ns.min(end_ns),
+            },
+        }
     }
 
     /// Number of the slice that holds the moment.

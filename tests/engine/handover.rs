@@ -252,3 +252,20 @@ fn faults_in_the_overlap_leave_nothing_behind() {
         check(&bench.play(simulation), &judged);
     }
 }
+
+/// The tail of a phase has drained before the one after next begins: never more than two at once.
+#[test]
+fn of_three_phases_two_overlap_at_most() {
+    for workers in 1..=3 {
+        let mut bench = bench(6, by_count(30), 6, 8);
+        let third = bench.phases[1].clone();
+        bench.phases.push(third);
+        bench.workers = workers;
+        let played = play(bench, 9);
+        let ends = |phase| of(&played, phase).map(|e| e.ticks.end).max();
+        let starts = |phase| of(&played, phase).map(|e| e.ticks.submitted).min();
+        assert!(starts(1) < ends(0) && starts(2) < ends(1), "{workers}");
+        assert!(starts(2) >= ends(0), "{workers}");
+        assert_eq!(of(&played, 2).count(), 8);
+    }
+}

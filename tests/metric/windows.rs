@@ -311,6 +311,25 @@ fn a_request_belongs_to_its_start_and_its_tokens_to_their_arrival() {
     );
 }
 
+/// A server that says nothing for two slices.
+#[test]
+fn a_stall_shows_in_the_slices_by_arrival() {
+    let slices = sliced(
+        &[streamed(0, &[100, 200, 1_700])],
+        500,
+        Attribution::Arrival,
+    );
+    let rates = slices
+        .iter()
+        .map(|s| in_slice(s, "output_token_throughput"));
+    assert_eq!(
+        rates.collect::<Vec<_>>(),
+        [Some(4.0), Some(0.0), Some(0.0), Some(5.0)]
+    );
+    let busy = |s: &Slice| in_slice(s, "effective_concurrency") == Some(1.0);
+    assert!(slices.iter().all(busy));
+}
+
 #[test]
 fn curves_are_of_what_was_in_flight_in_the_slice() {
     let records = [streamed(0, &[100, 1_200]), streamed(600, &[100, 200])];
@@ -356,17 +375,53 @@ fn no_records_have_no_slices() {
     );
 }
 
+/// The longest run of milliseconds in which `level` of `spans` are under way, by looking at each.
+fn longest_by_looking(spans: &[(u64, u64)], level: usize) -> u64 {
+    let (mut longest, mut run) = (0, 0);
+    for at in 0..2_000 {
+        let under_way = spans.iter().filter(|span| span.0 <= at && at < span.1);
+        run = if under_way.count() >= level {
+            run + 1
+        } else {
+            0
+        };
+        longest = longest.max(run);
+    }
+    longest
+}
+
 proptest! {
+    #[test]
+    fn the_steady_state_is_as_long_as_it_looks(spans in prop::collection::vec((0_u64..900, 1_u64..900), 1..40),
+                                               target in 1_usize..12, waits in 0_u64..50) {
+        // Due a while before the start, which counts in the closed loop only.
+        let spans: Vec<(u64, u64)> = spans.iter().map(|&(start, length)| (start + 50, start + 50 + length)).collect();
+        let records: Vec<Record> = spans.iter().map(|&(start, end)| held(start - waits, start, end)).collect();
+        let level = (target * 95).div_ceil(100);
+        let rate = Arrivals::Poisson { rate: 9.0 };
+        for (arrivals, earlier) in [(Arrivals::ClosedLoop, waits), (rate, 0)] {
+            let in_use: Vec<_> = spans.iter().map(|&(start, end)| (start - earlier, end)).collect();
+            let expected = longest_by_looking(&in_use, level);
+            let summary = play(&records, phase(Some(target), arrivals, StopRule::default())).summary();
+            let found = match &summary.steady {
+                Some(Steady::State(state)) => state.window.length(),
+                _ => Nanos(0),
+            };
+            prop_assert_eq!(found, Nanos::from_millis(expected));
+        }
+    }
+
     /// However time is cut, nothing is counted twice or lost.
     #[test]
     fn slices_sum_to_the_whole(mut records in prop::collection::vec(any_record(), 1..30), context in any_context(),
-                               length_ms in 1_u64..2_000, arrival: bool, concurrency in prop::option::of(1_usize..5)) {
+                               length_ms in 200_u64..20_000, arrival: bool, concurrency in prop::option::of(1_usize..5)) {
         // Counts that a sum of reals still tells apart, and times within an hour.
         for record in &mut records {
             record.tokens.output = record.tokens.output.map(|n| n % 100_000);
             record.tokens.reasoning = record.tokens.reasoning.map(|n| n % 100_000);
-            record.chunks.retain(|chunk| chunk.at.0 < 3_600_000_000_000);
+            record.chunks.retain(|chunk| chunk.at.0 < 600_000_000_000);
             record.end = record.chunks.last().map_or(Nanos(0), |chunk| chunk.at);
+            record.last_response = None;
         }
         let attribution = if arrival { Attribution::Arrival } else { Attribution::Aiperf };
         let mut slices = Slices::new(&context, attribution, Nanos::from_millis(length_ms), WALL_NS);
@@ -387,6 +442,12 @@ proptest! {
         if arrival {
             let tag = "windowed_output_tokens";
             prop_assert!(near(sum(tag), total(tag)), "{}: {} of {}", tag, sum(tag), total(tag));
+            let busy = |slice: &Slice| {
+                in_slice(slice, "effective_concurrency").unwrap_or(0.0) * slice.window.length().seconds()
+            };
+            let parts: f64 = slices.iter().map(busy).sum();
+            let all = total("effective_concurrency") * summary.window.length().seconds();
+            prop_assert!(near(parts, all), "{} of {} request seconds", parts, all);
         }
         for pair in slices.windows(2) {
             prop_assert!(pair[0].window.end_ns <= pair[1].window.start_ns);
