@@ -212,7 +212,8 @@ fn sample(flag: &Flag) -> String {
 fn company(flag: &Flag) -> Vec<String> {
     let text = match flag.names[0] {
         "--benchmark-grace-period" => "--benchmark-duration 1",
-        "--warmup-grace-period" => "--warmup-duration 1",
+        "--warmup-grace-period" | "--warmup-seamless" => "--warmup-duration 1",
+        "--slice-attribution" => "--slice-duration 1",
         "--per-chunk-usage" => "--streaming --use-server-token-count",
         "--wait-for-model-mode" | "--wait-for-model-interval" => "--wait-for-model-timeout 1",
         "--prompt-prefix-pool-size" => "--prompt-prefix-length 5",
@@ -322,9 +323,9 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
-    // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime and
-    // --require-trusted.
-    assert_eq!(flags::profile().count(), 272);
+    // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
+    // --require-trusted, --warmup-seamless and --slice-attribution.
+    assert_eq!(flags::profile().count(), 274);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();

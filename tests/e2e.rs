@@ -29,6 +29,8 @@ mod stops;
 mod story;
 #[path = "e2e/tool.rs"]
 mod tool;
+#[path = "e2e/windows.rs"]
+mod windows;
 #[path = "e2e/workload.rs"]
 mod workload;
 

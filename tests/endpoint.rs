@@ -81,6 +81,7 @@ fn plan(kind: EndpointKind) -> Plan {
             ui: UiKind::None,
             log_level: LogLevel::Error,
             stats_interval: None,
+            slices: None,
         },
         workers: WorkerPlan::default(),
         random_seed: None,

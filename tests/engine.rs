@@ -9,6 +9,9 @@ mod bench;
 #[path = "engine/check.rs"]
 mod check;
 
+#[path = "engine/handover.rs"]
+mod handover;
+
 #[path = "engine/secure.rs"]
 mod secure;
 
@@ -50,6 +53,7 @@ fn random_phase(chance: &mut Chance) -> PhasePlan {
     let duration = 5 * MILLI + chance.below(40 * MILLI);
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals,
         concurrency: capped.then_some(concurrency),
         stop: StopRule {
@@ -93,6 +97,8 @@ fn random_bench(seed: u64) -> Bench {
         body_bytes: chance.index(2_000),
     };
     bench.seed = seed;
+    let last = bench.phases.len() - 1;
+    bench.phases[last].seamless = last > 0 && chance.below(2) == 0;
     bench
 }
 

@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "metric/windows.rs"]
+mod windows;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -143,6 +143,7 @@ fn drive(way: &Way, load: &Load) -> Left {
     let clock = Clock::new();
     let phase = PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(load.concurrency),
         stop: StopRule {

@@ -3,6 +3,8 @@
 //! In: random plans, an imagined server in virtual time. Out: sums, numbers and due times that must hold.
 //! Never: a clock; every failure replays from its plan.
 
+#[path = "schedule/handover.rs"]
+mod handover;
 #[path = "schedule/play.rs"]
 mod play;
 
@@ -20,6 +22,7 @@ const MILLI: u64 = 1_000_000;
 fn plan(arrivals: Arrivals, concurrency: Option<usize>, stop: StopRule) -> PhasePlan {
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals,
         concurrency,
         stop,

@@ -15,10 +15,12 @@ const GRACE_SECONDS_DEFAULT: f64 = 30.0;
 /// Warmup (if asked for), then profiling.
 pub(super) fn phases(settings: &Settings, problems: &mut Problems) -> Vec<PhasePlan> {
     check(settings, problems);
-    warmup(settings)
-        .into_iter()
-        .chain([profiling(settings)])
-        .collect()
+    let warmup = warmup(settings);
+    if settings.given("--warmup-seamless") && warmup.is_none() {
+        problems.push("--warmup-seamless needs a warmup: give --warmup-request-count, --num-warmup-sessions or --warmup-duration");
+    }
+    let profiling = profiling(settings);
+    warmup.into_iter().chain([profiling]).collect()
 }
 
 fn profiling(settings: &Settings) -> PhasePlan {
@@ -38,6 +40,7 @@ fn profiling(settings: &Settings) -> PhasePlan {
         .unwrap_or(GRACE_SECONDS_DEFAULT);
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: settings.given("--warmup-seamless"),
         arrivals: arrivals(rate, settings.choice("--arrival-pattern")),
         concurrency: settings
             .size("--concurrency")
@@ -66,6 +69,7 @@ fn warmup(settings: &Settings) -> Option<PhasePlan> {
         .or(settings.choice("--arrival-pattern"));
     Some(PhasePlan {
         kind: PhaseKind::Warmup,
+        seamless: false,
         arrivals: arrivals(rate, pattern),
         concurrency: settings
             .size("--warmup-concurrency")

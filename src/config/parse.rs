@@ -8,8 +8,9 @@ use super::calibrate::{self, CalibratePlan};
 use super::error::{Problem, Problems};
 use super::flags::{self, Flag};
 use super::lex::Settings;
+use super::mock::MockPlan;
 use super::pace::Pace;
-use super::plan::{MockPlan, ModelSelection, Plan, Slo, TokenizerPlan};
+use super::plan::{ModelSelection, Plan, Slo, TokenizerPlan};
 use super::{data, echo, endpoint, load, manual, output};
 use crate::clock::Nanos;
 

@@ -54,6 +54,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             ui: UiKind::None,
             log_level: LogLevel::Info,
             stats_interval: None,
+            slices: None,
         },
         workers: WorkerPlan::default(),
         random_seed: None,

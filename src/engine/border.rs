@@ -52,6 +52,8 @@ pub struct TlsTarget {
 
 /// What is sent. Implemented over the corpus by the conductor, and by tests.
 pub trait Workload {
+    /// Phase `phase` begins; phases before it have used the dataset's order up to `used`.
+    fn go_on(&mut self, _phase: usize, _used: u64) {}
     /// Conversation that session number `session` of phase `phase` plays.
     fn pick(&mut self, phase: usize, session: u64) -> u32;
     /// Turns in `conversation`, at least 1.
@@ -95,6 +97,17 @@ pub trait Control {
     fn phase_start(&self, phase: usize) -> Option<Tick>;
     /// This worker has nothing left to do before `phase`. Called once for each phase, from 0.
     fn ready_for(&self, phase: usize);
+    /// This worker sends nothing more before `phase`, which begins while requests of the phase before are still in flight: at the
+    /// latest `at` of all workers. Called in the place of `ready_for`.
+    fn hand_over(&self, phase: usize, _at: Tick) {
+        self.ready_for(phase);
+    }
+    /// On this worker, phases before `phase` have used the dataset's order up to `used`. Called before the worker is ready for it.
+    fn used(&self, _phase: usize, _used: u64) {}
+    /// The largest `used` of all workers, known when `phase` has a start.
+    fn used_before(&self, _phase: usize) -> u64 {
+        0
+    }
     /// Whether to stop.
     fn stop(&self) -> Stop;
     /// Where this worker stands; called when that may have changed, and every 20 ms.

@@ -45,7 +45,8 @@ impl Engine {
         self.health.events += flight.exchange.events.len() as u64;
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
-        self.settle(conn, keep, flight.session.as_mut());
+        let goes_on = !self.phases.is_cut(flight.exchange.id.phase);
+        self.settle(conn, keep, flight.session.as_mut().filter(|_| goes_on));
         self.counts.in_flight -= 1;
         match outcome {
             Outcome::Success => self.counts.whole += 1,
@@ -58,10 +59,9 @@ impl Engine {
         self.spare_flights.push(flight);
     }
 
-    /// Pools the connection, keeps it for its session, or closes it.
+    /// Pools the connection, keeps it for its session (if that goes on), or closes it.
     fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
-        let goes_on = !self.phases.is_cut();
-        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
+        let next_turn = session.filter(|session| !session.is_last_turn());
         match (keep, self.setup.reuse, next_turn) {
             (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
             (true, ConnectionReuse::StickyUserSessions, Some(session)) => {

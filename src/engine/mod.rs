@@ -19,6 +19,7 @@ mod conn;
 mod deadline;
 mod ending;
 mod flight;
+mod handover;
 mod health;
 mod phase;
 mod request;

@@ -83,8 +83,10 @@ impl Engine {
                 .pop_front()
                 .expect("the schedule counts ready turns"),
         };
+        let last_turns = &mut self.phases.running().last_turns;
+        *last_turns += u64::from(session.is_last_turn());
         self.serial += 1;
-        let phase = self.phases.index();
+        let phase = self.phases.number();
         // A spare flight was given an empty exchange when its last one was handed over.
         let mut flight = match self.spare_flights.pop() {
             Some(flight) => flight,
@@ -102,7 +104,7 @@ impl Engine {
         exchange.ticks.submitted = now;
         exchange.request_uuid = request_uuid;
         exchange.id = RequestId {
-            phase: u8::try_from(phase).unwrap_or(u8::MAX),
+            phase,
             worker: u16::try_from(self.shard.index).unwrap_or(u16::MAX),
             number,
             session: session.number,
@@ -272,8 +274,10 @@ impl Engine {
         let Some(mut session) = flight.session.take() else {
             return;
         };
-        if session.is_last_turn() || self.phases.is_cut() {
-            self.phases.running().schedule.session_ended(now);
+        let phase = flight.exchange.id.phase;
+        self.phases.turn_ended(phase, session.is_last_turn());
+        if session.is_last_turn() || self.phases.is_cut(phase) {
+            self.phases.session_ended(phase, now);
             return;
         }
         let good = flight.exchange.outcome == Outcome::Success
@@ -311,10 +315,11 @@ impl Engine {
         }
     }
 
-    /// Ends every request under way.
-    pub(super) fn cut(&mut self, outcome: Outcome, now: Tick) {
+    /// Ends every request of phase `phase` that is under way.
+    pub(super) fn cut(&mut self, phase: u8, outcome: Outcome, now: Tick) {
         for conn in self.table.ids() {
-            if self.table.current(conn).is_some_and(|c| c.flight.is_some()) {
+            let flight = self.table.current(conn).and_then(|c| c.flight.as_ref());
+            if flight.is_some_and(|flight| flight.exchange.id.phase == phase) {
                 self.finish(conn, outcome, now);
             }
         }

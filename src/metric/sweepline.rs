@@ -17,12 +17,12 @@ use crate::record::Record;
 /// One request on the time line, wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
-    start_ns: u64,
+    pub(super) start_ns: u64,
     /// First token; `None` when the reply was no stream or no success.
     first_ns: Option<u64>,
     /// Last content event.
     last_ns: u64,
-    end_ns: u64,
+    pub(super) end_ns: u64,
     input: u64,
     output: u64,
     /// Content events after the first.
@@ -151,7 +151,8 @@ pub(super) fn fill(
     });
 }
 
-/// States between moments, in order, none of no length, from the window's first moment to its last.
+/// States between moments, in order, none of no length, that fill the window: what was before and after it is left out, and a time
+/// without a request is a state too.
 fn sweep(spans: &[Span], window: Window) -> Vec<State> {
     let mut changes: Vec<Change> = spans.iter().flat_map(changes).collect();
     // The last exchange may end after its last response.
@@ -163,13 +164,15 @@ fn sweep(spans: &[Span], window: Window) -> Vec<State> {
     changes.sort_by_key(|change| change.at_ns);
     let mut states = Vec::with_capacity(changes.len());
     let mut state = State::default();
-    let mut previous_ns = changes.first().map_or(0, |change| change.at_ns);
+    let first_ns = changes.first().map_or(0, |change| change.at_ns);
+    let mut previous_ns = first_ns.min(window.start_ns);
     for change in changes {
         let length_ns = change.at_ns - previous_ns;
         if length_ns > 0 {
+            let whole = State { length_ns, ..state };
+            states.extend(whole.inside(previous_ns, window));
+            state.in_flight += whole.appeared();
             previous_ns = change.at_ns;
-            states.push(State { length_ns, ..state });
-            state.in_flight += states.last().map_or(0.0, State::appeared);
         }
         state.apply(&change);
     }
@@ -177,6 +180,21 @@ fn sweep(spans: &[Span], window: Window) -> Vec<State> {
 }
 
 impl State {
+    /// The part of it, begun at `begin_ns`, that lies in the window.
+    fn inside(self, begin_ns: u64, window: Window) -> Option<State> {
+        let from = begin_ns.max(window.start_ns);
+        let to = (begin_ns + self.length_ns).min(window.end_ns);
+        let before = State {
+            length_ns: from - begin_ns,
+            ..self
+        };
+        (from < to).then(|| State {
+            length_ns: to - from,
+            in_flight: self.in_flight + before.appeared(),
+            ..self
+        })
+    }
+
     /// Output tokens that come while it holds.
     fn appeared(&self) -> f64 {
         self.decode_rate * self.length_ns as f64 / 1e9

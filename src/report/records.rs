@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::clock::Nanos;
 use crate::config::PhaseKind;
-use crate::metric::{Metric, Value};
+use crate::metric::{Metric, Value, arrival};
 use crate::record::{ErrorDetails, Record, Trace};
 use crate::report::artifact::make_parent;
 use crate::report::{ReportError, number, redact};
@@ -112,6 +112,9 @@ impl RecordsWriter {
         }
         if let Some(details) = &record.error {
             line.insert("error".to_owned(), error(details));
+            if let Some(arrived) = arrived(record) {
+                line.insert("arrived".to_owned(), arrived);
+            }
         }
         self.lines.push(&line)
     }
@@ -120,6 +123,21 @@ impl RecordsWriter {
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.lines.flush()
     }
+}
+
+/// What had come of a reply that failed or was cut; `None` when no content had.
+fn arrived(record: &Record) -> Option<Json> {
+    let (first, last) = (record.chunks.first()?, record.chunks.last()?);
+    let value = |value: f64, unit: &str| {
+        let value = number::json(value)?;
+        Some(json!({"value": value, "unit": unit}))
+    };
+    Some(json!({
+        "content_events": record.chunks.len(),
+        "output_tokens": plain(arrival::token_count(record)),
+        "time_to_first_token": value(first.at.millis(), "ms"),
+        "last_content": value(last.at.millis(), "ms"),
+    }))
 }
 
 /// A value as JSON; counts and the ratio that is 0 or 1 (connection reuse) stand as integers, as AIPerf's do, and a time of 12 ms

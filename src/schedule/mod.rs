@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod deal;
+mod handover;
 
 use std::collections::VecDeque;
 
@@ -29,6 +30,7 @@ use deal::Deal;
 ///
 /// let plan = PhasePlan {
 ///     kind: PhaseKind::Profiling,
+///     seamless: false,
 ///     arrivals: Arrivals::Constant { rate: 1_000.0 },
 ///     concurrency: None,
 ///     stop: StopRule { requests: Some(1), ..StopRule::default() },
@@ -56,6 +58,8 @@ pub struct Schedule {
     deadline: Option<Tick>,
     grace_end: Option<Tick>,
     halted: bool,
+    /// Slots that sessions of the phase before still hold.
+    held: u64,
     /// Verdicts that said `Send`.
     issued: u64,
     /// Numbers given out; never more than `issued`.
@@ -170,6 +174,7 @@ impl Schedule {
                 .zip(phase.grace)
                 .map(|(end, grace)| end.plus(rate.ticks(grace))),
             halted: false,
+            held: 0,
             issued: 0,
             numbered: 0,
             started: 0,
@@ -183,7 +188,7 @@ impl Schedule {
             return Verdict::Done;
         }
         let may_start = !self.sessions_used_up();
-        let has_slot = self.slots.is_none_or(|slots| self.open < slots);
+        let has_slot = self.slots.is_none_or(|slots| self.open + self.held < slots);
         let open = self.open;
         let verdict = match &mut self.pace {
             Pace::Slots { free, ready } => {

@@ -260,3 +260,63 @@ fn a_run_that_ends_before_its_first_send_says_so() {
         "{run}"
     );
 }
+
+/// Whatever ends the warmup, none of its prompts is sent again before all have been.
+#[test]
+fn the_dataset_goes_on_from_the_warmup_into_the_run() {
+    let server = Server::start(Script::always("wait 5; words alpha beta"));
+    for (stop, load) in [
+        ("--warmup-duration 0.3", "--concurrency 3"),
+        ("--warmup-duration 0.3 --warmup-seamless", "--concurrency 3"),
+        ("--warmup-duration 0.2", "--request-rate 100"),
+        ("--num-warmup-sessions 7", "--concurrency 2"),
+        (
+            "--warmup-request-count 9",
+            "--concurrency 2 --conversation-turn-mean 2",
+        ),
+    ] {
+        let played = run(
+            &server.url(),
+            &format!(
+                "--isl 16 --num-dataset-entries 2000 --request-count 20 --workers-max 2 {load} {stop}"
+            ),
+        );
+        let ids = |phase: &str| -> std::collections::BTreeSet<String> {
+            let id = |record: &Value| record["metadata"]["conversation_id"].to_string();
+            played.records(phase).iter().map(id).collect()
+        };
+        let (before, after) = (ids("warmup"), ids("profiling"));
+        assert!(before.len() >= 4, "{stop}: {}", before.len());
+        assert!(after.len() >= 10, "{stop}: {}", after.len());
+        assert!(
+            before.is_disjoint(&after),
+            "{stop}: a prompt was sent again"
+        );
+    }
+}
+
+/// How many entries a warmup by time uses follows from the rate alone, on any number of workers.
+#[test]
+fn a_warmup_at_a_rate_uses_the_same_entries_on_any_number_of_workers() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let after = |workers: u32| -> Vec<(i64, String)> {
+        let played = run(
+            &server.url(),
+            &format!(
+                "--isl 16 --num-dataset-entries 500 --request-count 10 --warmup-duration 0.3 --request-rate 90 \
+                 --random-seed 4 --workers-max {workers}"
+            ),
+        );
+        assert_eq!(played.summary()["client"]["workers"], workers);
+        let records = played.records("profiling");
+        let of = |record: &Value| {
+            let data = &record["metadata"];
+            let number = data["session_num"].as_i64();
+            (number.unwrap_or(-1), data["conversation_id"].to_string())
+        };
+        let mut ids: Vec<_> = records.iter().map(of).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(after(1), after(2));
+}

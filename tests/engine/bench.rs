@@ -55,6 +55,8 @@ pub(crate) struct Played {
     pub(crate) counts: Counts,
     /// When each phase started.
     pub(crate) starts: Vec<Tick>,
+    /// Up to where the phases before each had used the dataset's order.
+    pub(crate) used: Vec<u64>,
 }
 
 /// The conductor's hand: tests stop a run with it.
@@ -64,6 +66,8 @@ pub(crate) struct Conductor {
     stop: AtomicU8,
     ready: Vec<AtomicUsize>,
     starts: Vec<AtomicU64>,
+    latest: Vec<AtomicU64>,
+    used: Vec<AtomicU64>,
 }
 
 impl Bench {
@@ -107,6 +111,8 @@ impl Bench {
             starts: (0..=self.phases.len())
                 .map(|_| AtomicU64::new(u64::MAX))
                 .collect(),
+            latest: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
+            used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
         });
         prepare(&mut simulation, &conductor);
         let words = self.words;
@@ -146,6 +152,11 @@ impl Bench {
                 .iter()
                 .map(|s| Tick(s.load(Ordering::Relaxed)))
                 .collect(),
+            used: conductor
+                .used
+                .iter()
+                .map(|used| used.load(Ordering::Relaxed))
+                .collect(),
         }
     }
 }
@@ -159,6 +170,16 @@ impl Conductor {
         };
         self.stop.store(code, Ordering::Relaxed);
     }
+
+    /// A worker has come to `phase`; it is the last one.
+    fn is_last(&self, phase: usize) -> bool {
+        let before = self.ready[phase].fetch_add(1, Ordering::Relaxed);
+        assert!(
+            before < self.workers,
+            "a worker was ready twice for phase {phase}"
+        );
+        before + 1 == self.workers
+    }
 }
 
 impl Control for Conductor {
@@ -168,15 +189,25 @@ impl Control for Conductor {
     }
 
     fn ready_for(&self, phase: usize) {
-        let before = self.ready[phase].fetch_add(1, Ordering::Relaxed);
-        assert!(
-            before < self.workers,
-            "a worker was ready twice for phase {phase}"
-        );
-        if before + 1 == self.workers {
+        if self.is_last(phase) {
             let start = self.clock.now().plus(MILLI);
             self.starts[phase].store(start.0, Ordering::Relaxed);
         }
+    }
+
+    fn hand_over(&self, phase: usize, at: Tick) {
+        let latest = self.latest[phase].fetch_max(at.0, Ordering::Relaxed);
+        if self.is_last(phase) {
+            self.starts[phase].store(latest.max(at.0), Ordering::Relaxed);
+        }
+    }
+
+    fn used(&self, phase: usize, used: u64) {
+        self.used[phase].fetch_max(used, Ordering::Relaxed);
+    }
+
+    fn used_before(&self, phase: usize) -> u64 {
+        self.used[phase].load(Ordering::Relaxed)
     }
 
     fn stop(&self) -> Stop {
@@ -351,6 +382,7 @@ pub(crate) fn address(text: &str) -> SocketAddr {
 pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
         stop: StopRule {

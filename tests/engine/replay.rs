@@ -172,6 +172,7 @@ pub(crate) fn replay(reads: &[&[u8]], concurrency: usize, meter: &mut impl Meter
 fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
     let phase = PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
         stop: StopRule {

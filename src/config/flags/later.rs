@@ -45,9 +45,6 @@ pub const LATER: &[Flag] = refused_table! {
         ["--fixed-schedule-start-offset"] Text;
         ["--fixed-schedule-end-offset"] Text;
     }
-    Later "timeslice files are planned; the whole run is summarised" {
-        ["--slice-duration"] Text;
-    }
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;
     }

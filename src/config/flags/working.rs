@@ -120,6 +120,8 @@ pub const WORKING: &[Flag] = working_table! {
         ["--export-level", "--profile-export-level"] Choice(&["summary", "records", "raw"]), "records", "How much is written: the summary, each request, or each request with its bodies.";
         ["--export-outputs-json"] Switch, "", "Write outputs.json with the text of the replies.";
         ["--export-http-trace"] Switch, "", "Add trace_data to each record.";
+        ["--slice-duration"] AtLeast(0.001), "", "Write timeslice files: the metrics of each slice of this many seconds.";
+        ["--slice-attribution"] Choice(&["aiperf", "arrival"]), "aiperf", "To which slice tokens belong: that in which their request started, as in AIPerf, or that in which they arrived.";
         ["--show-trace-timing"] Switch, "", "Print the HTTP trace table.";
     }
     "Tokenizer" {
@@ -143,6 +145,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--warmup-request-rate"] Above(0.0), "--request-rate", "Requests per second during warmup.";
         ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
         ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
+        ["--warmup-seamless"] Switch, "", "Begin the run when the warmup has stopped sending, without waiting for its requests in flight.";
     }
     "Conversation" {
         ["--conversation-num", "--num-conversations", "--num-sessions"] Integer(1, MOST), "", "Stop after this many sessions; also the size of a synthetic dataset.";
