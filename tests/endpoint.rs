@@ -42,6 +42,7 @@ fn plan(kind: EndpointKind) -> Plan {
         endpoint: EndpointPlan {
             kind,
             streaming: true,
+            url_strategy: tokenring::config::UrlStrategy::RoundRobin,
             urls: Vec::new(),
             built_in_server: false,
             custom_path: None,
@@ -85,6 +86,7 @@ fn plan(kind: EndpointKind) -> Plan {
         workers: WorkerPlan::default(),
         random_seed: None,
         failed_request_threshold: None,
+        cancellation: None,
         cli_command: String::new(),
         input_config: Value::Null,
     }

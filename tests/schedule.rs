@@ -5,6 +5,8 @@
 
 #[path = "schedule/play.rs"]
 mod play;
+#[path = "schedule/users.rs"]
+mod users;
 
 use std::collections::BTreeSet;
 

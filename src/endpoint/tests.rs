@@ -13,6 +13,7 @@ fn plan(kind: EndpointKind) -> EndpointPlan {
     EndpointPlan {
         kind,
         streaming: true,
+        url_strategy: crate::config::UrlStrategy::RoundRobin,
         urls: Vec::new(),
         built_in_server: false,
         custom_path: None,
