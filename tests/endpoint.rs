@@ -277,7 +277,7 @@ fn failures_have_their_codes_and_names() {
         usize,
     );
     let broken = b"data: {\"error\":{\"message\":\"x\",\"type\":\"t\",\"code\":500}}\n\n";
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 13] = [
         (
             429,
             Json,
@@ -313,6 +313,25 @@ fn failures_have_their_codes_and_names() {
             Some(499),
             "RequestCancellationError",
             1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::Cancelled,
+            Some(499),
+            "RequestCancellationError",
+            1,
+        ),
+        // The cut comes before the status, which may not have been looked at.
+        (
+            429,
+            Json,
+            &[],
+            Outcome::Cancelled,
+            Some(499),
+            "RequestCancellationError",
+            0,
         ),
         (
             200,

@@ -15,6 +15,9 @@ mod check;
 #[path = "engine/secure.rs"]
 mod secure;
 
+#[path = "engine/sessions.rs"]
+mod sessions;
+
 #[path = "engine/stamps.rs"]
 mod stamps;
 

@@ -6,15 +6,14 @@ use std::collections::BTreeSet;
 
 use tokenring::clock::{Nanos, Tick};
 use tokenring::config::{
-    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, StopRule, UsersPlan,
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, StopRule,
 };
-use tokenring::driver::simulated::{Answer, Faults, SeenRequest, Simulation};
+use tokenring::driver::simulated::{Answer, Faults, Simulation};
 use tokenring::record::{Exchange, Outcome as Ended};
 use tokenring::schedule::CancellationDraw;
 
-use super::bench::{Bench, MILLI, Played, closed_loop, plain};
+use super::bench::{Bench, MILLI, Played, closed_loop};
 use super::check::{Judged, check};
-use super::stream;
 
 /// Cancels `percent`, `delay` nanoseconds after the last byte.
 fn cancelling(percent: f64, delay: u64) -> Option<CancellationPlan> {
@@ -188,70 +187,6 @@ fn a_session_goes_on_after_a_cut() {
         });
         assert!(next.is_some_and(|next| !next.link.reused), "{:?}", early.id);
     }
-}
-
-/// Users speak when they are due, on any number of workers; their names are their numbers.
-#[test]
-fn users_speak_in_turn() {
-    for workers in [1, 2, 3] {
-        let users = UsersPlan {
-            rate: 50.0,
-            users: 5,
-            turns: 3,
-        };
-        let mut bench = Bench::new(PhasePlan {
-            arrivals: Arrivals::Users(users),
-            ..closed_loop(1, 200)
-        });
-        bench.phases[0].concurrency = None;
-        bench.workers = workers;
-        bench.words.turns = 5;
-        // Think times of the dataset have no say.
-        bench.words.think = Nanos(900 * MILLI);
-        bench.targets = vec![plain("10.0.0.1:80"), plain("10.0.0.2:80")];
-        let judged = Judged::of(&bench, 1);
-        let mut simulation = Simulation::new(1);
-        simulation.server = Box::new(stream);
-        let played = bench.play(simulation);
-        check(&played, &judged);
-        for exchange in &played.exchanges {
-            let (id, ticks) = (exchange.id, exchange.ticks);
-            let due = played.starts[0].plus(20 * MILLI * id.number);
-            assert_eq!((ticks.due, ticks.start), (due, due), "{id:?}");
-            assert!(played.outcome.announced.contains(&due), "{id:?}");
-            assert_eq!(id.session_uuid, u128::from(id.session) + 2);
-            assert_eq!(u64::from(id.url), id.session % 2);
-        }
-    }
-}
-
-/// Sessions go to URLs by weight, all workers together, and stay there.
-#[test]
-fn weighted_urls_share_the_sessions() {
-    let mut bench = Bench::new(PhasePlan {
-        stop: StopRule {
-            sessions: Some(80),
-            ..StopRule::default()
-        },
-        ..closed_loop(7, 0)
-    });
-    bench.workers = 3;
-    bench.words.turns = 3;
-    bench.targets = vec![plain("10.0.0.1:80"), plain("10.0.0.2:80")];
-    bench.url_weights = Some(vec![3, 1]);
-    let played = play(bench, Faults::none());
-    let mut urls = vec![None; 80];
-    for exchange in &played.exchanges {
-        let url = &mut urls[usize::try_from(exchange.id.session).expect("80 sessions")];
-        assert_eq!(*url.get_or_insert(exchange.id.url), exchange.id.url);
-    }
-    for round in urls.chunks(4) {
-        assert_eq!(round, [Some(0), Some(0), Some(1), Some(0)]);
-    }
-    let path = |seen: &&SeenRequest| seen.head.starts_with(b"POST /v1/1 ");
-    let second = played.outcome.requests.iter().filter(path).count();
-    let asked = played.exchanges.iter().filter(|e| e.id.url == 1).count();
-    assert_eq!(second, asked);
 }
 
 #[test]
