@@ -392,7 +392,10 @@ fn failures_have_their_codes_and_names() {
             "{record:?}"
         );
         assert_eq!(record.chunks.len(), chunks, "{kind}");
-        assert_eq!(record.cancelled, code == Some(499));
+        assert_eq!(record.was_cancelled(), code == Some(499));
+        let on_purpose = outcome == Outcome::Cancelled;
+        assert_eq!(record.cancelled_on_purpose, on_purpose);
+        assert_eq!(record.cancelled, record.was_cancelled() && !on_purpose);
         assert_eq!(
             record.streamed,
             status == 200 && pieces.first().is_some_and(|p| p != &WHOLE)

@@ -7,7 +7,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate};
-use crate::config::{Arrivals, LogLevel, PhasePlan, Plan, Problems, TargetUrl, check_goodput};
+use crate::config::{
+    Arrivals, LogLevel, PhasePlan, Plan, Problem, Problems, TargetUrl, check_goodput,
+};
 use crate::dataset::{self, Corpus};
 use crate::driver::StampSource;
 use crate::endpoint::{Bodies, HeaderTemplate, render};
@@ -52,6 +54,7 @@ impl Prepared {
             .collect::<Result<Vec<_>, _>>()?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
         let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
+        check_users(&plan, &corpus)?;
         let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
         let headers = HeaderTemplate::new(&plan.endpoint);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
@@ -157,6 +160,19 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Users who have nothing to say after their first turn are no users; only the dataset shows it.
+fn check_users(plan: &Plan, corpus: &Corpus) -> Result<(), Problems> {
+    let of_users = |phase: &PhasePlan| matches!(phase.arrivals, Arrivals::Users(_));
+    let holds = corpus.conversations.iter().any(|c| c.turns.len() > 1);
+    if holds || !plan.phases.iter().any(of_users) {
+        return Ok(());
+    }
+    Err(Problems(vec![Problem(
+        "--user-centric-rate needs conversations of at least 2 turns, and those of the dataset have one each; use --request-rate"
+            .to_owned(),
+    )]))
 }
 
 /// Turns of a conversation in the mean, rounded with halves to the even number, as AIPerf rounds.
