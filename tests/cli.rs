@@ -61,6 +61,7 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             plan.endpoint.per_chunk_usage
         ),
         format!("reuse: {:?}", plan.endpoint.reuse),
+        format!("url_strategy: {:?}", plan.endpoint.url_strategy),
         format!("wait_for_model: {:?}", plan.endpoint.wait_for_model),
         format!("tokenizer: {:?}", plan.tokenizer),
         format!("source: {:?}", plan.dataset.source),
@@ -117,6 +118,7 @@ fn output_lines(plan: &Plan) -> Vec<String> {
             "failed_request_threshold: {:?}",
             plan.failed_request_threshold
         ),
+        format!("cancellation: {:?}", plan.cancellation),
         format!("cli_command: {}", plan.cli_command),
         format!("input_config: {}", plan.input_config),
     ]
@@ -193,6 +195,7 @@ fn sample(flag: &Flag) -> String {
         }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
+        "--url-weights" => "3".to_owned(),
         _ => match flag.kind {
             Kind::Switch => String::new(),
             Kind::Choice(names) => names[0].to_owned(),
@@ -214,6 +217,10 @@ fn company(flag: &Flag) -> Vec<String> {
         "--benchmark-grace-period" => "--benchmark-duration 1",
         "--warmup-grace-period" | "--warmup-seamless" => "--warmup-duration 1",
         "--slice-attribution" => "--slice-duration 1",
+        "--url-weights" => "--url-strategy weighted",
+        "--user-centric-rate" => "--conversation-turn-mean 2 --num-users 2",
+        "--num-users" => "--conversation-turn-mean 2 --user-centric-rate 2",
+        "--request-cancellation-delay" => "--request-cancellation-rate 5",
         "--per-chunk-usage" => "--streaming --use-server-token-count",
         "--wait-for-model-mode" | "--wait-for-model-interval" => "--wait-for-model-timeout 1",
         "--prompt-prefix-pool-size" => "--prompt-prefix-length 5",
@@ -324,8 +331,8 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
-    // --require-trusted, --warmup-seamless and --slice-attribution.
-    assert_eq!(flags::profile().count(), 274);
+    // --require-trusted, --warmup-seamless, --slice-attribution and --url-weights.
+    assert_eq!(flags::profile().count(), 275);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();
@@ -348,7 +355,7 @@ fn help_and_man_page_mention_every_working_flag() {
         );
     }
     assert!(
-        !help.contains("gamma") && !help.contains("weighted"),
+        !help.contains("gamma") && !help.contains("random, or weighted"),
         "the help offers what is refused"
     );
     assert_eq!(help, printed(&["help", "profile"]));

@@ -6,6 +6,9 @@
 #[path = "engine/bench.rs"]
 mod bench;
 
+#[path = "engine/cancel.rs"]
+mod cancel;
+
 #[path = "engine/check.rs"]
 mod check;
 
@@ -15,13 +18,18 @@ mod handover;
 #[path = "engine/secure.rs"]
 mod secure;
 
+#[path = "engine/sessions.rs"]
+mod sessions;
+
 #[path = "engine/stamps.rs"]
 mod stamps;
 
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, StopRule, UsersPlan,
+};
 use tokenring::driver::simulated::{
     Answer, Chance, Delimiter, Ending, Faults, Host, Reach, SeenRequest, Simulation,
 };
@@ -99,6 +107,20 @@ fn random_bench(seed: u64) -> Bench {
     bench.seed = seed;
     let last = bench.phases.len() - 1;
     bench.phases[last].seamless = last > 0 && chance.below(2) == 0;
+    bench.cancellation = (chance.below(4) == 0).then(|| CancellationPlan {
+        percent: chance.below(101) as f64,
+        delay: Nanos(chance.below(10 * MILLI) * chance.below(2)),
+    });
+    if chance.below(5) == 0 {
+        let profiling = bench.phases.last_mut().expect("there is one");
+        let capped = chance.below(3) == 0;
+        profiling.concurrency = profiling.concurrency.filter(|_| capped);
+        profiling.arrivals = Arrivals::Users(UsersPlan {
+            rate: 20.0 + chance.below(2_000) as f64,
+            users: 1 + u32::try_from(chance.below(9)).expect("it is below 9"),
+            turns: 1 + u32::try_from(chance.below(6)).expect("it is below 6"),
+        });
+    }
     bench
 }
 

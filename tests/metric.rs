@@ -354,6 +354,47 @@ fn failures_are_infinite_waits_in_adjusted_percentiles() {
     assert_eq!((stats.min, stats.count), (Some(100.0), Some(8)));
 }
 
+/// A cut on purpose is an error record, as in AIPerf; a cut by the run's end is none.
+#[test]
+fn cuts_on_purpose_are_errors_and_cuts_of_the_end_are_not() {
+    let mut records: Vec<Record> = (1..=7).map(|i| streamed(0, &[i * 10, i * 100])).collect();
+    for (on_purpose, end_ms) in [(true, 40), (true, 60), (false, 80)] {
+        let mut cut = failed(0, end_ms, 499);
+        cut.cancelled_on_purpose = on_purpose;
+        cut.cancelled = !on_purpose;
+        // What had arrived of it gives no latency.
+        cut.chunks = streamed(0, &[5, 6]).chunks;
+        assert!(cut.was_cancelled());
+        records.push(cut);
+    }
+    let summary = summary(&records, &streaming());
+    let counts = (
+        summary.success_count,
+        summary.error_count,
+        summary.cancelled_count,
+    );
+    assert_eq!(counts, (7, 2, 1));
+    for (tag, expected) in [
+        ("error_request_count", 2.0),
+        ("completed_request_count", 9.0),
+        ("request_error_rate", 200.0 / 9.0),
+        ("total_error_isl", 14.0),
+        ("request_count", 7.0),
+    ] {
+        assert_avg(&summary, tag, expected);
+    }
+    let latency = summary.row("request_latency").unwrap().stats;
+    assert_eq!((latency.count, latency.min), (Some(7), Some(100.0)));
+    let adjusted = summary.row("adj_request_latency").unwrap().stats;
+    assert_eq!(adjusted.count, Some(9));
+    let waited = summary.row("effective_latency").unwrap().stats;
+    assert_eq!((waited.count, waited.min), (Some(10), Some(40.0)));
+    assert_eq!(summary.errors.len(), 1, "one group");
+    let told = |words: &str| summary.notes.iter().any(|note| note.contains(words));
+    assert!(told("2 of 10 requests were cancelled on purpose"));
+    assert!(told("1 of 10 requests were cut by the end of the run"));
+}
+
 #[test]
 fn goodput_counts_the_bound_itself() {
     let objective = |tag: &str, threshold| Slo {

@@ -154,6 +154,8 @@ fn drive(way: &Way, load: &Load) -> Left {
     };
     let setup = Setup {
         phases: vec![phase],
+        url_order: vec![0],
+        cancellation: None,
         targets: vec![Target {
             addresses: load.addresses.clone(),
             tls: None,

@@ -7,6 +7,8 @@
 mod handover;
 #[path = "schedule/play.rs"]
 mod play;
+#[path = "schedule/users.rs"]
+mod users;
 
 use std::collections::BTreeSet;
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
+use super::url_strategy::UrlStrategy;
 use crate::clock::Nanos;
 
 /// Stands for what is hidden.
@@ -233,6 +234,9 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     if let Some(strategy) = settings.choice("--model-selection-strategy") {
         put(&mut root, "models.strategy", json!(strategy));
     }
+    if let UrlStrategy::Weighted(weights) = &plan.endpoint.url_strategy {
+        put(&mut root, "endpoint.url_weights", json!(weights));
+    }
     if settings.given("--url") {
         let urls: Vec<String> = settings
             .list("--url")
@@ -272,7 +276,11 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     }
     place(settings, DATASET_PLACES, &mut dataset);
     root.insert("datasets".to_owned(), json!([dataset]));
-    let phases: Vec<Value> = plan.phases.iter().map(phase_config).collect();
+    let phases: Vec<Value> = plan
+        .phases
+        .iter()
+        .map(|phase| phase_config(phase, plan))
+        .collect();
     root.insert("phases".to_owned(), json!(phases));
     if !plan.goodput.is_empty() {
         let slos: Map<String, Value> = plan
@@ -285,14 +293,22 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     Value::Object(root)
 }
 
-fn phase_config(phase: &PhasePlan) -> Value {
+fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
     let (arrivals, rate) = match phase.arrivals {
         Arrivals::ClosedLoop => ("concurrency", None),
         Arrivals::Constant { rate } => ("constant", Some(rate)),
         Arrivals::Poisson { rate } => ("poisson", Some(rate)),
+        Arrivals::Users(plan) => ("user_centric", Some(plan.rate)),
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
     let warmup = phase.kind == PhaseKind::Warmup;
+    let users = match phase.arrivals {
+        Arrivals::Users(plan) => Some(json!(plan.users)),
+        _ => None,
+    };
+    let asked = plan.cancellation.filter(|_| !warmup);
+    let cancelled =
+        asked.map(|asked| json!({"rate": asked.percent, "delay": asked.delay.seconds()}));
     let pairs = [
         ("name", Some(json!(phase.kind.name()))),
         ("kind", Some(json!(phase.kind.name()))),
@@ -303,8 +319,10 @@ fn phase_config(phase: &PhasePlan) -> Value {
         ("sessions", phase.stop.sessions.map(|n| json!(n))),
         ("duration", seconds(phase.stop.duration)),
         ("concurrency", phase.concurrency.map(|n| json!(n))),
+        ("users", users),
         ("rate", rate.map(|rate| json!(rate))),
         ("grace_period", seconds(phase.grace)),
+        ("cancellation", cancelled),
     ];
     let pairs = pairs.into_iter();
     Value::Object(

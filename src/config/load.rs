@@ -5,6 +5,7 @@
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use super::users;
 use crate::clock::Nanos;
 
 /// Requests when no stop is given.
@@ -19,11 +20,11 @@ pub(super) fn phases(settings: &Settings, problems: &mut Problems) -> Vec<PhaseP
     if settings.given("--warmup-seamless") && warmup.is_none() {
         problems.push("--warmup-seamless needs a warmup: give --warmup-request-count, --num-warmup-sessions or --warmup-duration");
     }
-    let profiling = profiling(settings);
+    let profiling = profiling(settings, problems);
     warmup.into_iter().chain([profiling]).collect()
 }
 
-fn profiling(settings: &Settings) -> PhasePlan {
+fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
     let rate = settings.number("--request-rate");
     let mut stop = StopRule {
         requests: settings.integer("--request-count"),
@@ -38,13 +39,17 @@ fn profiling(settings: &Settings) -> PhasePlan {
     let grace = settings
         .number("--benchmark-grace-period")
         .unwrap_or(GRACE_SECONDS_DEFAULT);
+    let arrivals = match users::users(settings, &stop, problems) {
+        Some(users) => Arrivals::Users(users),
+        None => arrivals(rate, settings.choice("--arrival-pattern")),
+    };
     PhasePlan {
         kind: PhaseKind::Profiling,
         seamless: settings.given("--warmup-seamless"),
-        arrivals: arrivals(rate, settings.choice("--arrival-pattern")),
+        arrivals,
         concurrency: settings
             .size("--concurrency")
-            .or(rate.is_none().then_some(1)),
+            .or((arrivals == Arrivals::ClosedLoop).then_some(1)),
         stop,
         grace: stop.duration.and(finite(grace)),
     }
@@ -123,11 +128,15 @@ fn check(settings: &Settings, problems: &mut Problems) {
     }
 }
 
-/// `concurrency8`, `request_rate5.0`, or both with a hyphen.
+/// `concurrency8`, `request_rate5.0`, or both with a hyphen; `user_centric-users15-qps1.0` with users.
 pub(super) fn stimulus(phase: &PhasePlan) -> String {
+    if let Arrivals::Users(plan) = phase.arrivals {
+        let rate = python_float(plan.rate);
+        return format!("user_centric-users{}-qps{rate}", plan.users);
+    }
     let concurrency = phase.concurrency.map(|n| format!("concurrency{n}"));
     let rate = match phase.arrivals {
-        Arrivals::ClosedLoop => None,
+        Arrivals::ClosedLoop | Arrivals::Users(_) => None,
         Arrivals::Constant { rate } | Arrivals::Poisson { rate } => {
             Some(format!("request_rate{}", python_float(rate)))
         }

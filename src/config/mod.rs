@@ -4,6 +4,7 @@
 //! leaves a value unchecked for a later room.
 
 mod calibrate;
+mod cancellation;
 mod data;
 mod driver;
 mod echo;
@@ -21,9 +22,12 @@ mod parse;
 mod plan;
 mod slices;
 mod url;
+mod url_strategy;
+mod users;
 mod value;
 
 pub use calibrate::CalibratePlan;
+pub use cancellation::CancellationPlan;
 pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};
@@ -32,4 +36,6 @@ pub use pace::Pace;
 pub use parse::{Command, check_goodput, parse};
 pub use plan::*;
 pub use slices::{Attribution, SlicePlan};
-pub use url::join;
+pub use url::{TargetUrl, join};
+pub use url_strategy::UrlStrategy;
+pub use users::UsersPlan;

@@ -11,7 +11,7 @@ use super::lex::Settings;
 use super::mock::MockPlan;
 use super::pace::Pace;
 use super::plan::{ModelSelection, Plan, Slo, TokenizerPlan};
-use super::{data, echo, endpoint, load, manual, output};
+use super::{cancellation, data, echo, endpoint, load, manual, output};
 use crate::clock::Nanos;
 
 /// What is to be done.
@@ -172,6 +172,7 @@ fn plan(settings: &Settings, problems: &mut Problems) -> Plan {
         workers: output::workers(settings, problems),
         random_seed: settings.integer("--random-seed"),
         failed_request_threshold: settings.number("--failed-request-threshold"),
+        cancellation: cancellation::cancellation(settings, problems),
         cli_command: echo::cli_command(settings),
         input_config: serde_json::Value::Null,
     };

@@ -7,8 +7,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use super::cancellation::CancellationPlan;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::slices::SlicePlan;
+use super::url::TargetUrl;
+use super::url_strategy::UrlStrategy;
+use super::users::UsersPlan;
 use crate::clock::Nanos;
 
 /// Everything a run needs to know. Immutable once made.
@@ -36,6 +40,8 @@ pub struct Plan {
     pub random_seed: Option<u64>,
     /// Abort when errors / records exceeds this ratio; armed after max(concurrency, 10) profiling records.
     pub failed_request_threshold: Option<f64>,
+    /// Profiling requests that are cancelled on purpose.
+    pub cancellation: Option<CancellationPlan>,
     /// The command line, with secrets replaced by `<redacted>`, values single-quoted.
     pub cli_command: String,
     /// What the user set, as nested JSON in AIPerf's `input_config` shape, secrets replaced.
@@ -92,6 +98,8 @@ pub struct EndpointPlan {
     /// Joined request URLs, one for each `--url`, each with scheme and path; never empty (the built-in server's when the user
     /// gave none, set by the conductor).
     pub urls: Vec<TargetUrl>,
+    /// Which of them a session goes to.
+    pub url_strategy: UrlStrategy,
     /// No `--url` was given: the built-in server is to be started.
     pub built_in_server: bool,
     /// `--custom-endpoint`, as given.
@@ -116,39 +124,6 @@ pub struct EndpointPlan {
     pub reuse: ConnectionReuse,
     /// Readiness probe before the run.
     pub wait_for_model: Option<WaitForModel>,
-}
-
-/// One request URL, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetUrl {
-    /// `https`.
-    pub tls: bool,
-    /// Host name or literal address without brackets.
-    pub host: String,
-    /// 1..=65535.
-    pub port: u16,
-    /// Origin-form request target: joined path and query, begins with `/`.
-    pub target: String,
-    /// Origin with the base path as the user gave it, for display and for `/v1/models` probes (no trailing slash).
-    pub base: String,
-}
-
-impl TargetUrl {
-    /// Value of the `Host` header: the port is left out when it is the scheme's default; IPv6 literals get brackets.
-    #[must_use]
-    pub fn host_header(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
-        let default = if self.tls { 443 } else { 80 };
-        if self.port == default {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
-    }
 }
 
 /// `--connection-reuse-strategy`.
@@ -350,6 +325,8 @@ pub enum Arrivals {
         /// Requests per second.
         rate: f64,
     },
+    /// When a user's next turn comes round.
+    Users(UsersPlan),
 }
 
 /// What ends sending.

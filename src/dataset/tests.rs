@@ -17,6 +17,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
         endpoint: EndpointPlan {
             kind: EndpointKind::Chat,
             streaming: true,
+            url_strategy: crate::config::UrlStrategy::RoundRobin,
             urls: Vec::new(),
             built_in_server: true,
             custom_path: None,
@@ -59,6 +60,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
         workers: WorkerPlan::default(),
         random_seed: None,
         failed_request_threshold: None,
+        cancellation: None,
         cli_command: String::new(),
         input_config: Value::Null,
     }

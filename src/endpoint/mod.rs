@@ -9,6 +9,7 @@ mod headers;
 mod input;
 mod parse;
 mod reply;
+mod session_name;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -20,6 +21,7 @@ pub use headers::HeaderTemplate;
 pub use input::{Input, input, input_texts};
 pub use parse::{Chunks, Parsed, parse};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
+pub use session_name::SessionName;
 
 /// What one reply object carried.
 #[derive(Clone, Debug, Default, PartialEq)]

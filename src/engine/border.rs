@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::{ConnectionReuse, PhasePlan};
+use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
 use crate::endpoint::Reply;
 use crate::record::Exchange;
@@ -18,10 +18,14 @@ pub struct Setup {
     pub phases: Vec<PhasePlan>,
     /// Where requests go; one for each URL of the plan.
     pub targets: Vec<Target>,
+    /// Which of them sessions go to, in turn: session number s to entry s modulo the length. Never empty.
+    pub url_order: Vec<u16>,
     /// How connections are reused.
     pub reuse: ConnectionReuse,
     /// Whole-request limit.
     pub request_timeout: Nanos,
+    /// Which requests of profiling phases are cancelled on purpose, and when.
+    pub cancellation: Option<CancellationPlan>,
     /// Grace for requests in flight after Ctrl-C in a phase that has none of its own.
     pub stop_grace: Nanos,
     /// Bounds on what peers send.
@@ -134,7 +138,7 @@ pub struct Counts {
     pub whole: u64,
     /// Exchanges that a fault or the request limit ended.
     pub failed: u64,
-    /// Exchanges cut by the end of the run.
+    /// Exchanges cut on purpose, or by the end of the run.
     pub cancelled: u64,
     /// Requests under way.
     pub in_flight: u64,

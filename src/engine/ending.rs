@@ -51,7 +51,9 @@ impl Engine {
         match outcome {
             Outcome::Success => self.counts.whole += 1,
             Outcome::Fault(_) | Outcome::Timeout => self.counts.failed += 1,
-            Outcome::GraceEnded | Outcome::Interrupted => self.counts.cancelled += 1,
+            Outcome::GraceEnded | Outcome::Interrupted | Outcome::Cancelled => {
+                self.counts.cancelled += 1;
+            }
         }
         self.end_turn(&mut flight, tick);
         let ended = std::mem::replace(&mut flight.exchange, self.sink.blank());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::clock::{Nanos, Rate, Tick};
 use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
 use crate::record::{Exchange, Outcome};
-use crate::schedule::Shard;
+use crate::schedule::{CancellationDraw, Shard};
 use crate::wire::Fault;
 
 mod ahead;
@@ -54,6 +54,9 @@ pub struct Engine {
     ops: VecDeque<Op>,
     request_deadlines: Deadlines,
     drain_deadlines: Deadlines,
+    /// Cuts on purpose, from the last byte sent.
+    cancel_deadlines: Deadlines,
+    cancellation: Option<CancellationDraw>,
     #[expect(
         clippy::vec_box,
         reason = "they move between here and the table without a copy"
@@ -95,6 +98,9 @@ impl Engine {
         let uuids = request::Uuids::new(setup.seed, shard.index);
         let request_limit = setup.rate.ticks(setup.request_timeout);
         let drain = setup.rate.ticks(DONE_DRAIN);
+        let asked = setup.cancellation;
+        let cancel_delay = asked.map_or(0, |asked| setup.rate.ticks(asked.delay));
+        let cancellation = asked.map(|asked| CancellationDraw::new(asked.percent, setup.seed));
         Engine {
             setup,
             workload,
@@ -106,6 +112,8 @@ impl Engine {
             ops: VecDeque::with_capacity(64),
             request_deadlines: Deadlines::new(request_limit),
             drain_deadlines: Deadlines::new(drain),
+            cancel_deadlines: Deadlines::new(cancel_delay),
+            cancellation,
             spare_flights: Vec::new(),
             spare_buffers: Vec::new(),
             plain: Vec::new(),
@@ -147,9 +155,10 @@ impl Engine {
         if self.finished {
             return Op::Finished;
         }
+        let cut = self.cancel_deadlines.first().map(|first| first.at);
         Op::Wait {
             until,
-            send_due: until == self.phases.next_send(),
+            send_due: until == self.phases.next_send() || cut == Some(until),
             sending: self.unsent > 0,
         }
     }
@@ -203,6 +212,10 @@ impl Engine {
             flight.request_sent(&sent);
             self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
             self.health.sent(&sent);
+            if flight.is_to_be_cancelled && sent.error.is_none() {
+                self.cancel_deadlines.push(sent.last, conn, flight.serial);
+                self.quiet = None;
+            }
         }
         if !c.outbox.is_empty() {
             self.start_send(conn);

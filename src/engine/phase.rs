@@ -195,7 +195,12 @@ impl Engine {
         };
         self.control.publish(&self.counts);
         let longest = now.plus(self.setup.rate.ticks(LONGEST_WAIT));
-        [self.request_deadlines.first(), self.drain_deadlines.first()]
+        let limits = [
+            self.request_deadlines.first(),
+            self.drain_deadlines.first(),
+            self.cancel_deadlines.first(),
+        ];
+        limits
             .into_iter()
             .flatten()
             .map(|deadline| deadline.at)
@@ -243,6 +248,11 @@ impl Engine {
                     break;
                 }
                 Verdict::WaitForSlot => break,
+                Verdict::NeedTurns { session } => {
+                    let conversation = self.workload.pick(self.phases.index(), session);
+                    let turns = self.workload.turn_count(conversation);
+                    self.phases.running().schedule.tell_turns(turns);
+                }
                 Verdict::Done => {
                     running.sending_over = true;
                     self.drop_waiting(now);

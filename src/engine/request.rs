@@ -6,11 +6,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::clock::Tick;
-use crate::config::ConnectionReuse;
+use crate::config::{ConnectionReuse, PhaseKind};
 use crate::driver::{ConnId, Op};
 use crate::endpoint::Reply;
 use crate::record::{Outcome, RequestId};
-use crate::schedule::{Intent, IntentKind};
+use crate::schedule::{Course, Intent, IntentKind};
 use crate::wire::Fault;
 
 use super::Engine;
@@ -32,6 +32,8 @@ pub(super) struct Session {
     history: Vec<Option<Reply>>,
     /// Its own connection, with sticky sessions.
     conn: Option<ConnId>,
+    /// When its turns are due, with users.
+    course: Option<Course>,
 }
 
 impl Session {
@@ -73,7 +75,7 @@ impl Uuids {
 impl Engine {
     /// Sends what the schedule says, now.
     pub(super) fn begin(&mut self, intent: Intent, now: Tick) {
-        let number = self.phases.running().schedule.next_request_number();
+        let counted = self.phases.running().schedule.next_request_number();
         let session = match intent.kind {
             IntentKind::Start { session } => self.start_session(session),
             IntentKind::Continue => self
@@ -85,18 +87,18 @@ impl Engine {
         };
         let last_turns = &mut self.phases.running().last_turns;
         *last_turns += u64::from(session.is_last_turn());
+        let number = match &session.course {
+            Some(course) => course.number(session.turn),
+            None => counted,
+        };
         self.serial += 1;
         let phase = self.phases.number();
-        // A spare flight was given an empty exchange when its last one was handed over.
-        let mut flight = match self.spare_flights.pop() {
-            Some(flight) => flight,
-            None => Box::new(Flight::new(self.sink.blank(), self.setup.limits)),
-        };
-        flight.reset();
+        let mut flight = self.take_flight();
         flight.serial = self.serial;
         flight.tokens = self
             .workload
             .reply_tokens(session.conversation, session.turn);
+        flight.is_to_be_cancelled = self.draws_cancellation(phase, number);
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
         exchange.ticks.due = intent.due;
@@ -138,6 +140,24 @@ impl Engine {
         self.counts.sent += 1;
         self.counts.in_flight += 1;
         self.assign(flight, session, now);
+    }
+
+    /// An empty flight. A spare one was given an empty exchange when its last one was handed over.
+    fn take_flight(&mut self) -> Box<Flight> {
+        let mut flight = match self.spare_flights.pop() {
+            Some(flight) => flight,
+            None => Box::new(Flight::new(self.sink.blank(), self.setup.limits)),
+        };
+        flight.reset();
+        flight
+    }
+
+    /// Whether request `number` of `phase` is to be cut on purpose.
+    fn draws_cancellation(&mut self, phase: u8, number: u64) -> bool {
+        let phase = usize::from(phase);
+        let profiling = self.setup.phases[phase].kind == PhaseKind::Profiling;
+        let draw = self.cancellation.as_mut().filter(|_| profiling);
+        draw.is_some_and(|draw| draw.picks(phase, number))
     }
 
     /// Puts a flight on a connection: the session's own, an idle one, or a new one.
@@ -289,8 +309,13 @@ impl Engine {
         };
         session.history.push(reply);
         session.turn += 1;
-        let think = self.workload.delay(session.conversation, session.turn);
-        let due = now.plus(self.setup.rate.ticks(think));
+        let due = match &mut session.course {
+            Some(course) => course.next_due(session.turn, now),
+            None => {
+                let think = self.workload.delay(session.conversation, session.turn);
+                now.plus(self.setup.rate.ticks(think))
+            }
+        };
         self.phases.running().wait(Waiting {
             due,
             serial: flight.serial,
@@ -300,18 +325,26 @@ impl Engine {
 
     fn start_session(&mut self, number: u64) -> Session {
         let conversation = self.workload.pick(self.phases.index(), number);
-        let turn_count = self.workload.turn_count(conversation);
-        let url_count = self.setup.targets.len() as u64;
+        let course = self.phases.running().schedule.course();
+        let turn_count = match &course {
+            Some(course) => course.turns,
+            None => self.workload.turn_count(conversation),
+        };
+        let order = &self.setup.url_order;
         Session {
             number,
-            uuid: self.uuids.draw(),
+            uuid: match &course {
+                Some(course) => u128::from(course.user),
+                None => self.uuids.draw(),
+            },
             conversation,
             turn: 0,
             turn_count,
-            url: u16::try_from(number % url_count)
-                .expect("the remainder is below a count of targets that fits 16 bits"),
+            url: order[usize::try_from(number % order.len() as u64)
+                .expect("the remainder is below a length in memory")],
             history: Vec::new(),
             conn: None,
+            course,
         }
     }
 
@@ -325,40 +358,37 @@ impl Engine {
         }
     }
 
-    /// Ends requests whose limit has passed, and those that wait for nothing but the end of a body after `[DONE]`.
+    /// Ends requests that are to be cancelled now, those whose limit has passed, and those that wait for nothing but the end of a
+    /// body after `[DONE]`.
     pub(super) fn expire(&mut self, now: Tick) {
-        while let Some(first) = self.request_deadlines.first() {
-            let carrier = self.table.carrier(first);
-            if carrier.is_some() && first.at > now {
-                break;
-            }
-            self.request_deadlines.pop();
-            if let Some(conn) = carrier {
-                let connecting = self
-                    .table
-                    .current(conn)
-                    .is_some_and(|c| c.state == State::Connecting);
-                let outcome = if connecting {
-                    Outcome::Fault(Fault::ConnectTimeout)
-                } else {
-                    Outcome::Timeout
-                };
-                self.finish(conn, outcome, now);
+        let delay = self.cancel_deadlines.length();
+        while let Some((conn, at)) = self.cancel_deadlines.expired(&mut self.table, now) {
+            let flight = self.table.current(conn).and_then(|c| c.flight.as_ref());
+            let sent = flight.map(|flight| flight.exchange.ticks.last_byte_sent);
+            // One that was sent again has its time from the second sending.
+            if sent.is_some_and(|sent| sent != Tick::NEVER && sent.plus(delay) == at) {
+                self.finish(conn, Outcome::Cancelled, now);
             }
         }
+        while let Some((conn, _)) = self.request_deadlines.expired(&mut self.table, now) {
+            let connecting = self
+                .table
+                .current(conn)
+                .is_some_and(|c| c.state == State::Connecting);
+            let outcome = if connecting {
+                Outcome::Fault(Fault::ConnectTimeout)
+            } else {
+                Outcome::Timeout
+            };
+            self.finish(conn, outcome, now);
+        }
         let live = usize::try_from(self.counts.in_flight).unwrap_or(usize::MAX);
-        let table = &mut self.table;
-        self.request_deadlines
-            .prune(live, |&deadline| table.carrier(deadline).is_some());
-        while let Some(first) = self.drain_deadlines.first() {
-            let carrier = self.table.carrier(first);
-            if carrier.is_some() && first.at > now {
-                break;
-            }
-            self.drain_deadlines.pop();
-            if let Some(conn) = carrier {
-                self.end_drained(conn, now);
-            }
+        for deadlines in [&mut self.request_deadlines, &mut self.cancel_deadlines] {
+            let table = &mut self.table;
+            deadlines.prune(live, |&deadline| table.carrier(deadline).is_some());
+        }
+        while let Some((conn, _)) = self.drain_deadlines.expired(&mut self.table, now) {
+            self.end_drained(conn, now);
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Record {
     pub error: Option<ErrorDetails>,
     /// It was cut by the end of the run (grace or interrupt), not by the peer.
     pub cancelled: bool,
+    /// It was cut on purpose: an error with AIPerf's code 499, and one of its error records.
+    pub cancelled_on_purpose: bool,
     /// HTTP trace.
     pub trace: Trace,
 }
@@ -70,6 +72,12 @@ impl Record {
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.error.is_none()
+    }
+
+    /// The run cut it, on purpose or by its end.
+    #[must_use]
+    pub fn was_cancelled(&self) -> bool {
+        self.cancelled || self.cancelled_on_purpose
     }
 }
 

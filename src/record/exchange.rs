@@ -76,7 +76,7 @@ pub struct RequestId {
     pub number: u64,
     /// Number of the session within its phase over all workers, from 0.
     pub session: u64,
-    /// The session's `X-Correlation-ID`.
+    /// The session's `X-Correlation-ID`, as [`SessionName`](crate::endpoint::SessionName) reads it.
     pub session_uuid: u128,
     /// Index into the corpus's conversations.
     pub conversation: u32,
@@ -186,6 +186,8 @@ pub enum Outcome {
     Fault(Fault),
     /// The whole-request limit ran out.
     Timeout,
+    /// Cut on purpose, as the plan asked.
+    Cancelled,
     /// Cut by the end of the grace period.
     GraceEnded,
     /// Cut by Ctrl-C, SIGTERM or an abort.

@@ -96,6 +96,7 @@ impl Interpreter {
             status: exchange.head.map_or(0, |head| head.status),
             error: failure(exchange, &reading),
             cancelled: matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted),
+            cancelled_on_purpose: outcome == Outcome::Cancelled,
             trace: self.trace(&moments),
             finish_reason: reading.finish_reason.take(),
             text: keep_text.then_some(reading.text),

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::clock::Nanos;
 use crate::config::PhaseKind;
+use crate::endpoint::SessionName;
 use crate::metric::{Metric, Value, arrival};
 use crate::record::{ErrorDetails, Record, Trace};
 use crate::report::artifact::make_parent;
@@ -110,8 +111,8 @@ impl RecordsWriter {
         if self.http_trace {
             line.insert("trace_data".to_owned(), trace_data(record));
         }
-        if let Some(details) = &record.error {
-            line.insert("error".to_owned(), error(details));
+        if let Some(error) = record_error(record) {
+            line.insert("error".to_owned(), error);
             if let Some(arrived) = arrived(record) {
                 line.insert("arrived".to_owned(), arrived);
             }
@@ -176,6 +177,19 @@ pub(super) fn error(details: &ErrorDetails) -> Json {
     Json::Object(out)
 }
 
+/// The error of one record. A request that was cut on purpose also says in `details`, which no group of errors looks at, what had
+/// arrived.
+pub(super) fn record_error(record: &Record) -> Option<Json> {
+    let mut out = error(record.error.as_ref()?);
+    if record.cancelled_on_purpose {
+        out["details"] = json!({
+            "content_events": record.chunks.len(),
+            "body_bytes": record.trace.bytes_received,
+        });
+    }
+    Some(out)
+}
+
 pub(super) fn request_end_ns(record: &Record) -> u64 {
     let end = match record.last_response {
         Some(last) if record.is_success() => last,
@@ -189,7 +203,7 @@ pub(super) fn request_end_ns(record: &Record) -> u64 {
 pub(super) fn metadata(record: &Record, phase: &PhaseTag) -> Json {
     let id = &record.id;
     let start = record.wall_start_ns;
-    let session = Uuid::from_u128(id.session_uuid).to_string();
+    let session = SessionName(id.session_uuid).to_string();
     let mut out = json!({
         "session_num": id.number,
         "x_request_id": Uuid::from_u128(record.request_uuid).to_string(),
@@ -207,8 +221,8 @@ pub(super) fn metadata(record: &Record, phase: &PhaseTag) -> Json {
         "profiling_index": phase.profiling_index,
         "phase_name": phase.name,
         "phase_kind": phase.kind.name(),
-        "was_cancelled": record.cancelled,
-        "cancellation_time_ns": record.cancelled.then(|| start.saturating_add(record.end.0)),
+        "was_cancelled": record.was_cancelled(),
+        "cancellation_time_ns": record.was_cancelled().then(|| start.saturating_add(record.end.0)),
         "context_overflow_skip": false,
         "agent_depth": 0,
         "root_correlation_id": session,

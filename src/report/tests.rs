@@ -52,6 +52,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
         endpoint: EndpointPlan {
             kind: EndpointKind::Chat,
             streaming: true,
+            url_strategy: crate::config::UrlStrategy::RoundRobin,
             urls: Vec::new(),
             built_in_server: false,
             custom_path: None,
@@ -94,6 +95,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
         workers: WorkerPlan::default(),
         random_seed: Some(1),
         failed_request_threshold: None,
+        cancellation: None,
         cli_command: "tokenring profile -m 'm'".into(),
         input_config: json!({"models": {"items": [{"name": "m"}]}}),
     }

@@ -145,6 +145,7 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
         .map(|phase| match (phase.arrivals, phase.concurrency) {
             (_, Some(concurrency)) => concurrency,
             (Arrivals::ClosedLoop, None) => 1,
+            (Arrivals::Users(plan), None) => usize::try_from(plan.users).unwrap_or(usize::MAX),
             _ => usize::MAX,
         });
     let slots = slots.max().unwrap_or(1).max(1);
@@ -157,6 +158,7 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
     let worth = plan.phases.iter().map(|phase| match phase.arrivals {
         Arrivals::ClosedLoop => phase.concurrency.unwrap_or(1).div_ceil(STREAMS_PER_WORKER),
         Arrivals::Constant { rate } | Arrivals::Poisson { rate } => workers_for(rate),
+        Arrivals::Users(plan) => workers_for(plan.rate),
     });
     worth
         .max()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
-use crate::config::{LogLevel, MockPlan, Plan};
+use crate::config::{Arrivals, LogLevel, MockPlan, Plan};
 use crate::metric::health::MachineFacts;
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
@@ -149,7 +149,10 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let connections = plan
         .phases
         .iter()
-        .filter_map(|phase| phase.concurrency)
+        .filter_map(|phase| match phase.arrivals {
+            Arrivals::Users(plan) => phase.concurrency.or(usize::try_from(plan.users).ok()),
+            _ => phase.concurrency,
+        })
         .max()
         .unwrap_or(1);
     // The built-in server holds the other end of each connection in this process.

@@ -414,6 +414,6 @@ fn first_due(phase: &PhasePlan, plan: &Plan, rate: Rate, start: Tick) -> Tick {
     match Schedule::new(phase, seed, all, rate, start).next(start) {
         Verdict::Send(intent) => intent.due,
         Verdict::WaitUntil(due) => due,
-        Verdict::WaitForSlot | Verdict::Done => start,
+        Verdict::NeedTurns { .. } | Verdict::WaitForSlot | Verdict::Done => start,
     }
 }

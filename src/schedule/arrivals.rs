@@ -37,7 +37,7 @@ enum Law {
 }
 
 impl Arrivals {
-    /// The arrivals `index`, `index + stride`, ... of the plan; `None` in the closed loop.
+    /// The arrivals `index`, `index + stride`, ... of the plan; `None` where it has none of its own.
     pub(super) fn new(
         plan: config::Arrivals,
         seed: u64,
@@ -46,7 +46,7 @@ impl Arrivals {
         start: Tick,
     ) -> Option<Arrivals> {
         let law = match plan {
-            config::Arrivals::ClosedLoop => return None,
+            config::Arrivals::ClosedLoop | config::Arrivals::Users(_) => return None,
             config::Arrivals::Constant { rate } => Law::Constant { rate, count: 0 },
             config::Arrivals::Poisson { rate } => Law::Poisson {
                 rate,
@@ -109,7 +109,7 @@ impl Law {
 
 /// The random stream called `name`: its seed is the first eight bytes, big-endian, of SHA-256("`seed`:`name`"), so that drawing
 /// more from one stream never shifts another.
-fn named_stream(seed: u64, name: &str) -> ChaCha12Rng {
+pub(super) fn named_stream(seed: u64, name: &str) -> ChaCha12Rng {
     let digest = Sha256::digest(format!("{seed}:{name}"));
     let first = digest
         .iter()

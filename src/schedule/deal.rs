@@ -33,6 +33,18 @@ impl Deal {
         Deal::new(useful, useful, shard.index as u64)
     }
 
+    /// Numbers by the lanes of users, which are dealt like slots; as above, workers without a slot are left out.
+    pub(super) fn by_users(shard: Shard, users: u64, concurrency: Option<u64>) -> Deal {
+        let workers = (shard.count as u64).min(users);
+        let useful = concurrency.map_or(workers, |most| most.clamp(1, workers));
+        Deal::new(users, useful, shard.index as u64)
+    }
+
+    /// Number `number` is this worker's.
+    pub(super) fn owns(self, number: u64) -> bool {
+        number % self.cycle % self.stride == self.index
+    }
+
     fn new(cycle: u64, stride: u64, index: u64) -> Deal {
         let places = share_of(cycle, stride, index);
         Deal {
@@ -46,6 +58,11 @@ impl Deal {
     /// Places of this worker.
     pub(super) fn places(self) -> u64 {
         self.places
+    }
+
+    /// Workers that own places.
+    pub(super) fn workers(self) -> u64 {
+        self.stride
     }
 
     /// Places of all workers.

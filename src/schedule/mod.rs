@@ -4,15 +4,22 @@
 //! Never: a clock, I/O, or a due time of an arrival that depends on when an earlier request was really sent.
 
 mod arrivals;
+mod cancellation;
 mod deal;
 mod handover;
+mod rotation;
+mod users;
 
 use std::collections::VecDeque;
 
 use crate::clock::{Rate, Tick};
-use crate::config::PhasePlan;
+use crate::config::{self, PhasePlan};
 use arrivals::Arrivals;
+pub use cancellation::CancellationDraw;
 use deal::Deal;
+pub use rotation::url_order;
+pub use users::Course;
+use users::Users;
 
 /// One phase on one worker.
 ///
@@ -66,6 +73,8 @@ pub struct Schedule {
     numbered: u64,
     started: u64,
     open: u64,
+    /// Of the session that started last, with users.
+    course: Option<Course>,
 }
 
 /// What makes a request due.
@@ -78,6 +87,8 @@ enum Pace {
     },
     /// An arrival. It takes a ready turn before it starts a session.
     Arrivals { arrivals: Arrivals, ready: u64 },
+    /// A user's time to speak.
+    Users(Box<Users>),
 }
 
 /// Which part of the load a worker carries. `index` and `count` run over all workers of a run.
@@ -98,6 +109,12 @@ pub enum Verdict {
     WaitUntil(Tick),
     /// Nothing can be sent before an open session ends or has a turn ready; ask again then, and at the deadline.
     WaitForSlot,
+    /// Say with [`Schedule::tell_turns`] how many turns this session has, and ask again. Only with users, whose sessions follow one
+    /// another; the session may be another worker's.
+    NeedTurns {
+        /// Number of the session within its phase, from 0.
+        session: u64,
+    },
     /// Nothing further will be sent in this phase.
     Done,
 }
@@ -149,20 +166,28 @@ impl Schedule {
             shard.count
         );
         let concurrency = phase.concurrency.map(|most| most as u64);
+        let slots_of =
+            |workers| concurrency.map(|most| deal::share_of(most, workers, shard.index as u64));
+        let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
         let by_arrivals = Deal::by_arrivals(shard, concurrency);
         let place = (shard.index as u64, by_arrivals.cycle());
-        let (deal, pace, slots) = match Arrivals::new(phase.arrivals, seed, place, rate, start) {
-            Some(arrivals) => {
-                let slots = concurrency
-                    .map(|most| deal::share_of(most, shard.count as u64, shard.index as u64));
-                (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }, slots)
+        let (deal, pace, slots) = match phase.arrivals {
+            config::Arrivals::Users(plan) => {
+                let deal = Deal::by_users(shard, u64::from(plan.users), concurrency);
+                let users = Users::new(plan, deal, phase.stop, (rate, start, deadline));
+                (deal, Pace::Users(Box::new(users)), slots_of(deal.workers()))
             }
-            None => {
-                let deal = Deal::by_slots(shard, concurrency.unwrap_or(1));
-                (deal, Pace::slots(deal.places(), start), Some(deal.places()))
-            }
+            law => match Arrivals::new(law, seed, place, rate, start) {
+                Some(arrivals) => {
+                    let pace = Pace::Arrivals { arrivals, ready: 0 };
+                    (by_arrivals, pace, slots_of(shard.count as u64))
+                }
+                None => {
+                    let deal = Deal::by_slots(shard, concurrency.unwrap_or(1));
+                    (deal, Pace::slots(deal.places(), start), Some(deal.places()))
+                }
+            },
         };
-        let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
         Schedule {
             deal,
             pace,
@@ -179,6 +204,7 @@ impl Schedule {
             numbered: 0,
             started: 0,
             open: 0,
+            course: None,
         }
     }
 
@@ -191,6 +217,10 @@ impl Schedule {
         let has_slot = self.slots.is_none_or(|slots| self.open + self.held < slots);
         let open = self.open;
         let verdict = match &mut self.pace {
+            Pace::Users(users) => {
+                let next = users.next(now, has_slot);
+                return self.speak(next);
+            }
             Pace::Slots { free, ready } => {
                 let (queue, starts) = if ready.is_empty() && may_start {
                     (free, true)
@@ -225,11 +255,26 @@ impl Schedule {
         }
     }
 
+    /// How many turns the session has that [`Verdict::NeedTurns`] asked for.
+    pub fn tell_turns(&mut self, turns: u32) {
+        if let Pace::Users(users) = &mut self.pace {
+            users.tell_turns(turns);
+        }
+    }
+
+    /// What is planned for the session that the last [`IntentKind::Start`] began; `None` unless there are users. Its turns are due,
+    /// and its requests numbered, as the course says.
+    #[must_use]
+    pub fn course(&self) -> Option<Course> {
+        self.course
+    }
+
     /// A later turn of an open session could be sent since `at`, which is not after now: its predecessor has ended and its think
     /// time is over.
     pub fn turn_ready(&mut self, at: Tick) {
         let used_up = self.sessions_used_up();
         match &mut self.pace {
+            Pace::Users(users) => users.turn_ready(at),
             Pace::Slots { ready, .. } => ready.push_back(at),
             Pace::Arrivals { arrivals, ready } => {
                 // Once all sessions have started, arrivals that pass while every session thinks or waits for its reply have
@@ -286,8 +331,13 @@ impl Schedule {
     /// Where it stands.
     #[must_use]
     pub fn counts(&self) -> Counts {
+        let sessions = match &self.pace {
+            // How many sessions fall to a worker's users hangs on their lengths; until all have started, it is an even share.
+            Pace::Users(users) if users.is_over() => self.session_limit.and(Some(self.started)),
+            _ => self.session_limit,
+        };
         Counts {
-            planned: self.request_limit.or(self.session_limit),
+            planned: self.request_limit.or(sessions),
             started_sessions: self.started,
             sent_requests: self.issued,
             open_sessions: self.open,
@@ -298,8 +348,11 @@ impl Schedule {
     /// rate promised and slots did not allow. 0 in the closed loop. Walks over them, so it is for the end of a phase.
     #[must_use]
     pub fn unsent_arrivals(&self, until: Tick) -> u64 {
-        let Pace::Arrivals { arrivals, .. } = &self.pace else {
-            return 0;
+        let until = self.deadline.map_or(until, |end| end.min(until));
+        let arrivals = match &self.pace {
+            Pace::Slots { .. } => return 0,
+            Pace::Users(users) => return users.due_before(until).saturating_sub(self.issued),
+            Pace::Arrivals { arrivals, .. } => arrivals,
         };
         if self.deal.places() == 0 {
             return 0;
@@ -311,7 +364,6 @@ impl Schedule {
             .chain(sessions_left)
             .min()
             .unwrap_or(u64::MAX);
-        let until = self.deadline.map_or(until, |end| end.min(until));
         let mut arrivals = arrivals.clone();
         let mut count = 0;
         while count < most && arrivals.due() < until {
@@ -319,6 +371,23 @@ impl Schedule {
             count += 1;
         }
         count
+    }
+
+    /// What users want, as a verdict.
+    fn speak(&mut self, next: Result<(Tick, Option<Course>), Verdict>) -> Verdict {
+        match next {
+            Ok((due, Some(course))) => {
+                let intent = self.issue(due, true);
+                self.course = Some(course);
+                let kind = IntentKind::Start {
+                    session: course.session,
+                };
+                Verdict::Send(Intent { kind, ..intent })
+            }
+            Ok((due, None)) => Verdict::Send(self.issue(due, false)),
+            Err(Verdict::WaitForSlot) if self.open == 0 && self.sessions_used_up() => Verdict::Done,
+            Err(verdict) => verdict,
+        }
     }
 
     fn issue(&mut self, due: Tick, starts: bool) -> Intent {
@@ -343,6 +412,9 @@ impl Schedule {
     }
 
     fn sessions_used_up(&self) -> bool {
+        if let Pace::Users(users) = &self.pace {
+            return users.is_over();
+        }
         self.session_limit.is_some_and(|most| self.started >= most)
     }
 
@@ -350,6 +422,7 @@ impl Schedule {
         match &self.pace {
             Pace::Slots { ready, .. } => ready.len() as u64,
             Pace::Arrivals { ready, .. } => *ready,
+            Pace::Users(users) => users.ready_count(),
         }
     }
 }

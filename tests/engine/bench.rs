@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, StopRule, UrlStrategy,
+};
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload};
 use tokenring::record::Exchange;
-use tokenring::schedule::Shard;
+use tokenring::schedule::{Shard, url_order};
 use tokenring::wire::Limits;
 
 pub(crate) const MILLI: u64 = 1_000_000;
@@ -26,6 +28,8 @@ pub(crate) struct Bench {
     pub(crate) reuse: ConnectionReuse,
     pub(crate) request_timeout: Nanos,
     pub(crate) stop_grace: Nanos,
+    pub(crate) cancellation: Option<CancellationPlan>,
+    pub(crate) url_weights: Option<Vec<u32>>,
     pub(crate) workers: usize,
     pub(crate) words: Words,
     pub(crate) seed: u64,
@@ -79,6 +83,8 @@ impl Bench {
             reuse: ConnectionReuse::Pooled,
             request_timeout: Nanos::from_millis(600_000),
             stop_grace: Nanos::from_millis(1_000),
+            cancellation: None,
+            url_weights: None,
             workers: 1,
             words: Words {
                 turns: 1,
@@ -116,8 +122,14 @@ impl Bench {
         });
         prepare(&mut simulation, &conductor);
         let words = self.words;
+        let strategy = match self.url_weights {
+            Some(weights) => UrlStrategy::Weighted(weights),
+            None => UrlStrategy::RoundRobin,
+        };
         let setup = Arc::new(Setup {
             phases: self.phases,
+            url_order: url_order(&strategy, self.targets.len()),
+            cancellation: self.cancellation,
             targets: self.targets,
             reuse: self.reuse,
             request_timeout: self.request_timeout,

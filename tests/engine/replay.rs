@@ -183,6 +183,8 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
     };
     let setup = Setup {
         phases: vec![phase],
+        url_order: vec![0],
+        cancellation: None,
         targets: vec![Target {
             addresses: vec![([127, 0, 0, 1], 80).into()],
             tls: None,

@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use tokenring::clock::{Rate, Tick};
 use tokenring::config::PhasePlan;
-use tokenring::schedule::{Counts, IntentKind, Schedule, Shard, Verdict};
+use tokenring::schedule::{Counts, Course, IntentKind, Schedule, Shard, Verdict};
 
 /// One request that a worker sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,7 @@ struct Player<'a> {
     later: BinaryHeap<Reverse<(Tick, Later)>>,
     ready: VecDeque<u64>,
     next_turn: HashMap<u64, u64>,
+    courses: HashMap<u64, Course>,
     played: Played,
     over: bool,
 }
@@ -90,6 +91,7 @@ impl<'a> Player<'a> {
             later: BinaryHeap::new(),
             ready: VecDeque::new(),
             next_turn: HashMap::new(),
+            courses: HashMap::new(),
             played: Played {
                 sent: Vec::new(),
                 peak_open: 0,
@@ -114,6 +116,12 @@ impl<'a> Player<'a> {
                     until
                 }
                 Verdict::WaitForSlot => Tick::NEVER,
+                Verdict::NeedTurns { session } => {
+                    let turns = (self.world.turns)(session);
+                    let turns = u32::try_from(turns).expect("sessions are short");
+                    self.schedule.tell_turns(turns);
+                    continue;
+                }
                 Verdict::Done => {
                     if !self.over {
                         self.over = true;
@@ -141,16 +149,24 @@ impl<'a> Player<'a> {
     }
 
     fn send(&mut self, due: Tick, kind: IntentKind, now: Tick) {
-        let number = self.schedule.next_request_number();
+        let counted = self.schedule.next_request_number();
         let session = match kind {
             IntentKind::Start { session } => {
                 let before = self.next_turn.insert(session, 0);
                 assert_eq!(before, None, "session {session} was started twice");
+                if let Some(course) = self.schedule.course() {
+                    assert_eq!(course.session, session);
+                    self.courses.insert(session, course);
+                }
                 session
             }
             IntentKind::Continue => self.ready.pop_front().expect("a turn was ready"),
         };
         let turn = self.next_turn.get_mut(&session).expect("it was started");
+        let number = match self.courses.get(&session) {
+            Some(course) => course.number(u32::try_from(*turn).expect("sessions are short")),
+            None => counted,
+        };
         self.played.sent.push(Sent {
             number,
             session,
@@ -172,9 +188,19 @@ impl<'a> Player<'a> {
         };
         match event {
             Later::Reply { number, session } => {
-                let more = self.next_turn[&session] < (self.world.turns)(session);
-                if more && !self.over {
-                    let at = now.plus((self.world.think)(number));
+                let turn = self.next_turn[&session];
+                let course = self.courses.get_mut(&session);
+                let turns = course
+                    .as_ref()
+                    .map_or_else(|| (self.world.turns)(session), |c| u64::from(c.turns));
+                if turn < turns && !self.over {
+                    let at = match course {
+                        Some(course) => {
+                            let turn = u32::try_from(turn).expect("sessions are short");
+                            course.next_due(turn, now)
+                        }
+                        None => now.plus((self.world.think)(number)),
+                    };
                     self.later.push(Reverse((at, Later::Ready { session })));
                 } else {
                     self.schedule.session_ended(now);

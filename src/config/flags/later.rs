@@ -66,14 +66,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "rates that change with time are planned; --request-rate gives a steady one" {
         ["--request-rate-series"] Text;
     }
-    Later "the user-centric rate is planned; --concurrency and --request-rate work" {
-        ["--user-centric-rate"] Text;
-        ["--num-users"] Text;
-    }
-    Later "cancelling requests on purpose is planned; requests run to their end or time out" {
-        ["--request-cancellation-rate"] Text;
-        ["--request-cancellation-delay"] Text;
-    }
     Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
         ["--random-range-ratio"] Text;
         ["--random-corpus-style"] Text;

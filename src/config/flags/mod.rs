@@ -107,6 +107,7 @@ pub const SWEEPABLE: &[&str] = &[
     "--benchmark-duration",
     "--concurrency",
     "--request-rate",
+    "--num-users",
     "--request-count",
     "--conversation-num",
     "--prompt-input-tokens-mean",

@@ -88,8 +88,9 @@ pub const WORKING: &[Flag] = working_table! {
         ["--custom-endpoint", "--endpoint"] Text, "", "Path (and query) that replaces the default path of the endpoint type.";
         ["--endpoint-type"] Choice(ENDPOINT_TYPES), "chat", "API dialect: chat or completions.";
         ["--streaming"] Switch, "", "Ask for streamed replies.";
-        ["--url", "-u"] List, "the built-in server", "Base URLs; sessions go to them in turn.";
-        ["--url-strategy"] Choice(&["round_robin"]), "round-robin", "How a URL is picked for a session; there is one way.";
+        ["--url", "-u"] List, "the built-in server", "Base URLs; --url-strategy says which a session goes to.";
+        ["--url-strategy"] Choice(&["round_robin", "weighted"]), "round-robin", "How a URL is picked for a session: round-robin, or weighted in turn by --url-weights.";
+        ["--url-weights"] List, "", "Weight of each --url, such as 3,1: of four sessions the first URL gets three.";
         ["--request-timeout-seconds"] Above(0.0), "21600", "Whole-request limit in seconds, connecting included.";
         ["--wait-for-model-timeout"] AtLeast(0.0), "0", "Probe the server for up to this many seconds before the run; 0 does not.";
         ["--wait-for-model-mode"] Choice(&["models", "inference", "both"]), "inference", "What the probe asks: the model list, a one-token request, or both.";
@@ -146,6 +147,14 @@ pub const WORKING: &[Flag] = working_table! {
         ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
         ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
         ["--warmup-seamless"] Switch, "", "Begin the run when the warmup has stopped sending, without waiting for its requests in flight.";
+    }
+    "User-Centric Rate" {
+        ["--user-centric-rate"] Above(0.0), "", "Requests per second of all users together; each sends his next turn users / rate after his last.";
+        ["--num-users"] Integer(1, 1 << 20), "", "Users at a time.";
+    }
+    "Request Cancellation" {
+        ["--request-cancellation-rate"] Between(0.0, 100.0), "", "Percent of profiling requests to cancel on purpose.";
+        ["--request-cancellation-delay"] Between(0.0, 1e9), "0", "Seconds from the last byte of a request sent to its cancellation.";
     }
     "Conversation" {
         ["--conversation-num", "--num-conversations", "--num-sessions"] Integer(1, MOST), "", "Stop after this many sessions; also the size of a synthetic dataset.";
