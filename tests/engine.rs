@@ -18,7 +18,7 @@ mod stamps;
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::driver::simulated::{
     Answer, Chance, Delimiter, Ending, Faults, Host, Reach, SeenRequest, Simulation,
 };
@@ -52,6 +52,7 @@ fn random_phase(chance: &mut Chance) -> PhasePlan {
         kind: PhaseKind::Profiling,
         arrivals,
         concurrency: capped.then_some(concurrency),
+        slots: SlotPlan::default(),
         stop: StopRule {
             requests: (kind < 2).then(|| 1 + chance.below(30)),
             sessions: (kind == 2).then(|| 1 + chance.below(20)),

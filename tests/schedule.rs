@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use play::{Played, Sent, World, play, scatter};
 use proptest::prelude::*;
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 
 const SECOND: u64 = 1_000_000_000;
@@ -22,6 +22,7 @@ fn plan(arrivals: Arrivals, concurrency: Option<usize>, stop: StopRule) -> Phase
         kind: PhaseKind::Profiling,
         arrivals,
         concurrency,
+        slots: SlotPlan::default(),
         stop,
         grace: None,
     }

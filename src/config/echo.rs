@@ -290,6 +290,9 @@ fn phase_config(phase: &PhasePlan) -> Value {
         Arrivals::Poisson { rate } => ("poisson", Some(rate)),
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
+    let ramp = |length: Option<Nanos>| length.map(|l| json!({ "duration": l.seconds() }));
+    let connections = phase.slots.pre_connect;
+    let pre_connect = (connections > 0).then(|| json!(connections));
     let warmup = phase.kind == PhaseKind::Warmup;
     let pairs = [
         ("name", Some(json!(phase.kind.name()))),
@@ -300,6 +303,10 @@ fn phase_config(phase: &PhasePlan) -> Value {
         ("sessions", phase.stop.sessions.map(|n| json!(n))),
         ("duration", seconds(phase.stop.duration)),
         ("concurrency", phase.concurrency.map(|n| json!(n))),
+        ("concurrency_ramp", ramp(phase.slots.concurrency_ramp)),
+        ("prefill_concurrency", phase.slots.prefill.map(|n| json!(n))),
+        ("prefill_ramp", ramp(phase.slots.prefill_ramp)),
+        ("pre_connect", pre_connect),
         ("rate", rate.map(|rate| json!(rate))),
         ("grace_period", seconds(phase.grace)),
     ];

@@ -5,6 +5,7 @@
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use super::slots;
 use crate::clock::Nanos;
 
 /// Requests when no stop is given.
@@ -36,12 +37,14 @@ fn profiling(settings: &Settings) -> PhasePlan {
     let grace = settings
         .number("--benchmark-grace-period")
         .unwrap_or(GRACE_SECONDS_DEFAULT);
+    let concurrency = settings
+        .size("--concurrency")
+        .or(rate.is_none().then_some(1));
     PhasePlan {
         kind: PhaseKind::Profiling,
         arrivals: arrivals(rate, settings.choice("--arrival-pattern")),
-        concurrency: settings
-            .size("--concurrency")
-            .or(rate.is_none().then_some(1)),
+        concurrency,
+        slots: slots::profiling(settings, concurrency),
         stop,
         grace: stop.duration.and(finite(grace)),
     }
@@ -64,13 +67,15 @@ fn warmup(settings: &Settings) -> Option<PhasePlan> {
     let pattern = settings
         .choice("--warmup-arrival-pattern")
         .or(settings.choice("--arrival-pattern"));
+    let concurrency = settings
+        .size("--warmup-concurrency")
+        .or(settings.size("--concurrency"))
+        .or(rate.is_none().then_some(1));
     Some(PhasePlan {
         kind: PhaseKind::Warmup,
         arrivals: arrivals(rate, pattern),
-        concurrency: settings
-            .size("--warmup-concurrency")
-            .or(settings.size("--concurrency"))
-            .or(rate.is_none().then_some(1)),
+        concurrency,
+        slots: slots::warmup(settings, concurrency),
         stop,
         grace: settings.number("--warmup-grace-period").and_then(finite),
     })
@@ -101,6 +106,7 @@ fn check(settings: &Settings, problems: &mut Problems) {
             ));
         }
     }
+    slots::check(settings, problems);
     for flag in ["--arrival-pattern", "--warmup-arrival-pattern"] {
         if settings.choice(flag) == Some("gamma") {
             problems.push(format!(

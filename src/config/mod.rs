@@ -18,6 +18,7 @@ mod output;
 mod pace;
 mod parse;
 mod plan;
+mod slots;
 mod url;
 mod value;
 
@@ -28,4 +29,5 @@ pub use error::{Problem, Problems};
 pub use pace::Pace;
 pub use parse::{Command, check_goodput, parse};
 pub use plan::*;
+pub use slots::SlotPlan;
 pub use url::join;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::pace::Pace;
+use super::slots::SlotPlan;
 use crate::clock::Nanos;
 
 /// Everything a run needs to know. Immutable once made.
@@ -327,6 +328,8 @@ pub struct PhasePlan {
     pub arrivals: Arrivals,
     /// Most sessions open at once; `None` is unlimited (only with a rate).
     pub concurrency: Option<usize>,
+    /// Its other limits, and how they grow.
+    pub slots: SlotPlan,
     /// The first of these that is reached ends sending.
     pub stop: StopRule,
     /// How long requests in flight may go on after `stop.duration`; `None` waits for all.

@@ -39,6 +39,7 @@ fn phase(kind: PhaseKind) -> PhasePlan {
         kind,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(1),
+        slots: SlotPlan::default(),
         stop: StopRule::default(),
         grace: None,
     }

@@ -5,13 +5,15 @@
 
 mod arrivals;
 mod deal;
+mod slots;
 
 use std::collections::VecDeque;
 
-use crate::clock::{Rate, Tick};
+use crate::clock::{Nanos, Rate, Tick};
 use crate::config::PhasePlan;
 use arrivals::Arrivals;
 use deal::Deal;
+use slots::{Opening, Slots};
 
 /// One phase on one worker.
 ///
@@ -20,17 +22,19 @@ use deal::Deal;
 /// that a slow server shows as lateness and not as a lower rate.
 ///
 /// Slots, sessions and requests are dealt out for good at the start: shares sum exactly to the plan's numbers, and no worker
-/// ever asks another. A worker without a slot sends nothing.
+/// ever asks another. A worker without a slot sends nothing. Where there are fewer prefill slots than workers, only as many workers
+/// as there are prefill slots take part, so that each of them has one: a worker with sessions and no prefill slot would starve.
 ///
 /// ```
 /// use tokenring::clock::{Nanos, Rate, Tick};
-/// use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+/// use tokenring::config::{Arrivals, PhaseKind, PhasePlan, SlotPlan, StopRule};
 /// use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 ///
 /// let plan = PhasePlan {
 ///     kind: PhaseKind::Profiling,
 ///     arrivals: Arrivals::Constant { rate: 1_000.0 },
 ///     concurrency: None,
+///     slots: SlotPlan::default(),
 ///     stop: StopRule { requests: Some(1), ..StopRule::default() },
 ///     grace: None,
 /// };
@@ -47,8 +51,10 @@ use deal::Deal;
 pub struct Schedule {
     deal: Deal,
     pace: Pace,
-    /// Most sessions open at once on this worker.
-    slots: Option<u64>,
+    /// What limits the sessions open at once on this worker.
+    slots: Option<Slots>,
+    /// What limits its requests without a first content; every turn takes one.
+    prefill: Option<Slots>,
     /// This worker's share of the request stop.
     request_limit: Option<u64>,
     /// This worker's share of the session stop.
@@ -67,11 +73,8 @@ pub struct Schedule {
 /// What makes a request due.
 #[derive(Clone, Debug)]
 enum Pace {
-    /// A free slot, or a turn whose think time is over; both oldest first. Never longer than the number of slots.
-    Slots {
-        free: VecDeque<Tick>,
-        ready: VecDeque<Tick>,
-    },
+    /// A free slot, or a turn whose think time is over: those, oldest first, never more than slots.
+    Slots { ready: VecDeque<Tick> },
     /// An arrival. It takes a ready turn before it starts a session.
     Arrivals { arrivals: Arrivals, ready: u64 },
 }
@@ -144,25 +147,38 @@ impl Schedule {
             shard.index,
             shard.count
         );
-        let concurrency = phase.concurrency.map(|most| most as u64);
-        let by_arrivals = Deal::by_arrivals(shard, concurrency);
+        let mut concurrency = phase.concurrency.map(|most| most as u64);
+        let prefill = phase.slots.prefill.map(|most| most as u64);
+        let by_arrivals = Deal::by_arrivals(shard, concurrency, prefill);
         let place = (shard.index as u64, by_arrivals.cycle());
-        let (deal, pace, slots) = match Arrivals::new(phase.arrivals, seed, place, rate, start) {
-            Some(arrivals) => {
-                let slots = concurrency
-                    .map(|most| deal::share_of(most, shard.count as u64, shard.index as u64));
-                (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }, slots)
-            }
+        let (deal, pace) = match Arrivals::new(phase.arrivals, seed, place, rate, start) {
+            Some(arrivals) => (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }),
             None => {
-                let deal = Deal::by_slots(shard, concurrency.unwrap_or(1));
-                (deal, Pace::slots(deal.places(), start), Some(deal.places()))
+                let most = *concurrency.get_or_insert(1);
+                let deal = Deal::by_slots(shard, most, prefill);
+                let ready = VecDeque::with_capacity(usize::try_from(deal.places()).unwrap_or(0));
+                (deal, Pace::Slots { ready })
             }
+        };
+        let slots = |total: u64, ramp: Option<Nanos>| {
+            let opening = Opening {
+                total,
+                stride: deal.stride(),
+                index: shard.index as u64,
+                start,
+                length: ramp.map_or(0, |length| rate.ticks(length)),
+            };
+            Slots::new(
+                deal::share_of(total, opening.stride, opening.index),
+                opening,
+            )
         };
         let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
         Schedule {
             deal,
             pace,
-            slots,
+            slots: concurrency.map(|most| slots(most, phase.slots.concurrency_ramp)),
+            prefill: prefill.map(|most| slots(most, phase.slots.prefill_ramp)),
             request_limit: phase.stop.requests.map(|total| deal.share(total)),
             session_limit: phase.stop.sessions.map(|total| deal.share(total)),
             deadline,
@@ -183,32 +199,40 @@ impl Schedule {
             return Verdict::Done;
         }
         let may_start = !self.sessions_used_up();
-        let has_slot = self.slots.is_none_or(|slots| self.open < slots);
+        let slot_free = free_at(self.slots.as_ref());
+        let prefill_free = free_at(self.prefill.as_ref());
         let open = self.open;
         let verdict = match &mut self.pace {
-            Pace::Slots { free, ready } => {
-                let (queue, starts) = if ready.is_empty() && may_start {
-                    (free, true)
-                } else {
-                    (ready, false)
+            Pace::Slots { ready } => {
+                let (slot, starts) = match ready.front() {
+                    Some(&ready) => (ready, false),
+                    None if may_start => (slot_free, true),
+                    None => (Tick::NEVER, false),
                 };
-                pull(queue, now).map(|due| (due, starts))
+                // Due when the last of what it needs came free: nothing was meant to be sent before.
+                wait_for(slot.max(prefill_free), now).map(|due| {
+                    if !starts {
+                        ready.pop_front();
+                    }
+                    (due, starts)
+                })
             }
             Pace::Arrivals { arrivals, ready } => {
                 let starts = *ready == 0;
                 let due = arrivals.due();
+                let slot = if starts { slot_free } else { Tick(0) };
                 if self.deadline.is_some_and(|deadline| due >= deadline) {
                     Err(Verdict::Done)
                 } else if starts && !may_start {
                     Err(Verdict::WaitForSlot)
                 } else if due > now {
                     Err(Verdict::WaitUntil(due))
-                } else if starts && !has_slot {
-                    Err(Verdict::WaitForSlot)
                 } else {
-                    *ready -= u64::from(!starts);
-                    arrivals.advance();
-                    Ok((due, starts))
+                    wait_for(slot.max(prefill_free), now).map(|_| {
+                        *ready -= u64::from(!starts);
+                        arrivals.advance();
+                        (due, starts)
+                    })
                 }
             }
         };
@@ -225,7 +249,7 @@ impl Schedule {
     pub fn turn_ready(&mut self, at: Tick) {
         let used_up = self.sessions_used_up();
         match &mut self.pace {
-            Pace::Slots { ready, .. } => ready.push_back(at),
+            Pace::Slots { ready } => ready.push_back(at),
             Pace::Arrivals { arrivals, ready } => {
                 // Once all sessions have started, arrivals that pass while every session thinks or waits for its reply have
                 // nothing to send. They are no backlog: the turn takes the first arrival after it was ready.
@@ -245,9 +269,23 @@ impl Schedule {
     pub fn session_ended(&mut self, now: Tick) {
         assert!(self.open > 0, "a session ended that was not open");
         self.open -= 1;
-        if let Pace::Slots { free, .. } = &mut self.pace {
-            free.push_back(now);
+        if let Some(slots) = &mut self.slots {
+            slots.give_back(now);
         }
+    }
+
+    /// A request had its first content, or ended without any, at `at`: its prefill slot is free since then. Once for each `Send`;
+    /// without a limit on prefill it does nothing.
+    pub fn prefill_ended(&mut self, at: Tick) {
+        if let Some(slots) = &mut self.prefill {
+            slots.give_back(at);
+        }
+    }
+
+    /// Whether the requests of this phase hold prefill slots.
+    #[must_use]
+    pub fn limits_prefill(&self) -> bool {
+        self.prefill.is_some()
     }
 
     /// Number, over all workers of the phase and from 0, of the request that the last `Send` asked for. Call it once for each.
@@ -318,7 +356,13 @@ impl Schedule {
 
     fn issue(&mut self, due: Tick, starts: bool) -> Intent {
         self.issued += 1;
+        if let Some(slots) = &mut self.prefill {
+            slots.take();
+        }
         let kind = if starts {
+            if let Some(slots) = &mut self.slots {
+                slots.take();
+            }
             let session = self.deal.number(self.started);
             self.started += 1;
             self.open += 1;
@@ -343,29 +387,22 @@ impl Schedule {
 
     fn ready_count(&self) -> u64 {
         match &self.pace {
-            Pace::Slots { ready, .. } => ready.len() as u64,
+            Pace::Slots { ready } => ready.len() as u64,
             Pace::Arrivals { ready, .. } => *ready,
         }
     }
 }
 
-impl Pace {
-    /// `count` slots, free since `start`.
-    fn slots(count: u64, start: Tick) -> Pace {
-        let free: VecDeque<Tick> = (0..count).map(|_| start).collect();
-        let ready = VecDeque::with_capacity(free.len());
-        Pace::Slots { free, ready }
-    }
+/// Since or from when one of `slots` is free; always where nothing limits.
+fn free_at(slots: Option<&Slots>) -> Tick {
+    slots.map_or(Tick(0), Slots::free_at)
 }
 
-/// Takes the oldest of `queue` if it is not after `now`.
-fn pull(queue: &mut VecDeque<Tick>, now: Tick) -> Result<Tick, Verdict> {
-    match queue.front() {
-        None => Err(Verdict::WaitForSlot),
-        Some(&due) if due > now => Err(Verdict::WaitUntil(due)),
-        Some(&due) => {
-            queue.pop_front();
-            Ok(due)
-        }
+/// `at`, once it has come.
+fn wait_for(at: Tick, now: Tick) -> Result<Tick, Verdict> {
+    match at {
+        Tick::NEVER => Err(Verdict::WaitForSlot),
+        due if due > now => Err(Verdict::WaitUntil(due)),
+        due => Ok(due),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
 use tokenring::endpoint::Reply;
@@ -353,6 +353,7 @@ pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
         kind: PhaseKind::Profiling,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
+        slots: SlotPlan::default(),
         stop: StopRule {
             requests: Some(requests),
             ..StopRule::default()
