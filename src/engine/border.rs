@@ -70,6 +70,11 @@ pub trait Workload {
     fn needs_reply(&self, conversation: u32) -> bool;
     /// What the server said in a finished exchange.
     fn reply(&self, exchange: &Exchange) -> Option<Reply>;
+    /// The data of an event brings content of a reply, so that its prefill is over. Asked of a stream's first events, and only where
+    /// prefills are limited: it may neither build a tree nor allocate.
+    fn shows_content(&self, data: &[u8]) -> bool {
+        !data.is_empty()
+    }
     /// Writes the request's head, blank line included.
     fn write_head(
         &self,

@@ -42,6 +42,10 @@ impl Engine {
             _ => tick,
         };
         self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
+        if std::mem::take(&mut flight.prefill) {
+            // No content came, or it was not seen: a reply that is no stream, or an error.
+            self.phases.running().schedule.prefill_ended(tick);
+        }
         self.health.events += flight.exchange.events.len() as u64;
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;

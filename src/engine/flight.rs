@@ -27,6 +27,8 @@ pub(super) struct Flight {
     done_seen: bool,
     /// The driver has not yet sent its request whole.
     pub(super) unsent: bool,
+    /// It holds a prefill slot: no content has come yet.
+    pub(super) prefill: bool,
     /// The read that brought the byte after the last event.
     first_read: u32,
 }
@@ -64,6 +66,7 @@ impl Flight {
             scanning: false,
             done_seen: false,
             unsent: false,
+            prefill: false,
             first_read: 0,
         }
     }

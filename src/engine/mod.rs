@@ -21,6 +21,7 @@ mod ending;
 mod flight;
 mod health;
 mod phase;
+mod prefill;
 mod request;
 mod tls;
 
@@ -286,7 +287,13 @@ impl Engine {
             self.unmarked.push(conn);
         }
         let came = arrival(stamp, self.setup.stamps);
-        match flight.receive(data, wire_bytes, stamp, self.setup.stamps) {
+        let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        if flight.prefill && prefill::is_over(flight, events, &*self.workload) {
+            flight.prefill = false;
+            self.phases.running().schedule.prefill_ended(came);
+            self.quiet = None;
+        }
+        match progress {
             Progress::More if flight.in_stream() => {
                 self.arrived
                     .in_stream(flight.exchange.events.len() - events);

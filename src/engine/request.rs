@@ -92,6 +92,7 @@ impl Engine {
         };
         flight.reset();
         flight.serial = self.serial;
+        flight.prefill = self.phases.running().schedule.limits_prefill();
         flight.tokens = self
             .workload
             .reply_tokens(session.conversation, session.turn);
