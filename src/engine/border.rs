@@ -10,7 +10,7 @@ use crate::config::{ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
 use crate::endpoint::Reply;
 use crate::record::Exchange;
-use crate::wire::Limits;
+use crate::wire::{Fault, Limits};
 
 /// What is the same for every worker of a run.
 pub struct Setup {
@@ -136,6 +136,12 @@ pub struct Counts {
     pub resent: u64,
     /// Connections now held.
     pub open_connections: u64,
+    /// Connections that were open before their phase started.
+    pub opened_ahead: u64,
+    /// Connections that should have been, and could not be opened.
+    pub failed_ahead: u64,
+    /// Why the first of them could not.
+    pub fault_ahead: Option<Fault>,
     /// Requests (or sessions) planned for this worker that were not begun, over all finished phases that had a count.
     pub unsent: u64,
 }
@@ -151,6 +157,9 @@ impl Counts {
         self.connects += other.connects;
         self.resent += other.resent;
         self.open_connections += other.open_connections;
+        self.opened_ahead += other.opened_ahead;
+        self.failed_ahead += other.failed_ahead;
+        self.fault_ahead = self.fault_ahead.or(other.fault_ahead);
         self.unsent += other.unsent;
     }
 }

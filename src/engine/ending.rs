@@ -33,6 +33,9 @@ impl Engine {
             return;
         };
         let Some(mut flight) = c.flight.take() else {
+            if let Outcome::Fault(fault) = outcome {
+                self.failed_ahead(conn, fault);
+            }
             return self.close(conn);
         };
         flight.exchange.outcome = outcome;

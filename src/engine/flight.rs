@@ -83,7 +83,8 @@ impl Flight {
     /// The request's bytes were handed to the kernel.
     pub(super) fn request_sent(&mut self, sent: &Sent) {
         let exchange = &mut self.exchange;
-        if !exchange.link.resent && exchange.ticks.connect_start == Tick::NEVER {
+        let kept = exchange.link.ahead || exchange.ticks.connect_start == Tick::NEVER;
+        if !exchange.link.resent && kept {
             // On a warm connection the request starts with its first byte; a new one starts with its connection.
             exchange.ticks.start = sent.first;
         }

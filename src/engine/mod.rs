@@ -13,6 +13,7 @@ use crate::schedule::Shard;
 use crate::wire::Fault;
 
 mod ahead;
+mod ahead_of_phase;
 mod arrived;
 mod border;
 mod conn;
@@ -70,6 +71,7 @@ pub struct Engine {
     )]
     ended: Vec<Box<Exchange>>,
     uuids: request::Uuids,
+    ahead: ahead_of_phase::Ahead,
     counts: Counts,
     arrived: Arrived,
     /// Requests under way that the driver has not yet sent whole.
@@ -112,6 +114,7 @@ impl Engine {
             unmarked: Vec::new(),
             ended: Vec::new(),
             uuids,
+            ahead: ahead_of_phase::Ahead::default(),
             counts: Counts::default(),
             arrived: Arrived::default(),
             unsent: 0,
@@ -150,7 +153,7 @@ impl Engine {
         Op::Wait {
             until,
             send_due: until == self.phases.next_send(),
-            sending: self.unsent > 0,
+            sending: self.unsent + self.ahead.pending() > 0,
         }
     }
 
@@ -163,6 +166,7 @@ impl Engine {
         };
         debug_assert_eq!(c.state, State::Connecting);
         c.local_port = local_port;
+        c.connect_start = started;
         c.connect_end = done;
         if let Some(flight) = &mut c.flight {
             let ticks = &mut flight.exchange.ticks;
@@ -174,6 +178,7 @@ impl Engine {
         }
         let target = &self.setup.targets[usize::from(c.target)];
         match &target.tls {
+            None if c.flight.is_none() => self.opened_ahead(conn),
             None => {
                 c.state = State::Busy;
                 self.send_request(conn);
@@ -206,6 +211,8 @@ impl Engine {
         }
         if !c.outbox.is_empty() {
             self.start_send(conn);
+        } else if c.is_ready_ahead() {
+            self.opened_ahead(conn);
         }
     }
 
@@ -318,7 +325,8 @@ impl Engine {
         };
         let Some(flight) = &mut c.flight else { return };
         let untouched = !flight.response.started();
-        if untouched && c.served > 0 && !flight.exchange.link.resent {
+        let kept = c.served > 0 || flight.exchange.link.ahead;
+        if untouched && kept && !flight.exchange.link.resent {
             return self.resend(conn);
         }
         let tls_cut = c.tls.as_ref().is_some_and(|tls| !tls.closed_cleanly());
@@ -364,10 +372,12 @@ impl Engine {
         };
         let ready = c.tls.as_ref().is_some_and(tls::Tls::is_ready);
         if c.state == State::Handshaking && ready {
+            c.tls_end = c.tls_end.min(tick);
+            let Some(flight) = &mut c.flight else {
+                return self.opened_ahead(conn);
+            };
+            flight.exchange.ticks.tls_end = tick;
             c.state = State::Busy;
-            if let Some(flight) = &mut c.flight {
-                flight.exchange.ticks.tls_end = tick;
-            }
             self.send_request(conn);
         }
     }

@@ -149,7 +149,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let connections = plan
         .phases
         .iter()
-        .filter_map(|phase| phase.concurrency)
+        .map(|phase| phase.concurrency.unwrap_or(1).max(phase.slots.pre_connect))
         .max()
         .unwrap_or(1);
     // The built-in server holds the other end of each connection in this process.

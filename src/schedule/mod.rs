@@ -10,7 +10,7 @@ mod slots;
 use std::collections::VecDeque;
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::PhasePlan;
+use crate::config::{self, PhasePlan};
 use arrivals::Arrivals;
 use deal::Deal;
 use slots::{Opening, Slots};
@@ -191,6 +191,16 @@ impl Schedule {
             started: 0,
             open: 0,
         }
+    }
+
+    /// Workers, from the first on, that have a slot of every kind that `phase` limits; the others send nothing.
+    #[must_use]
+    pub fn stride(phase: &PhasePlan, shard: Shard) -> u64 {
+        let closed = phase.arrivals == config::Arrivals::ClosedLoop;
+        let concurrency = phase.concurrency.or(closed.then_some(1));
+        let limits = [concurrency, phase.slots.prefill];
+        let [concurrency, prefill] = limits.map(|most| most.map(|most| most as u64));
+        Deal::by_arrivals(shard, concurrency, prefill).stride()
     }
 
     /// What to do at `now`. `Send` takes the intent out of the schedule: send it and ask for its number.

@@ -327,6 +327,9 @@ fn add(a: Counts, b: Counts) -> Counts {
         resent: a.resent + b.resent,
         open_connections: a.open_connections + b.open_connections,
         unsent: a.unsent + b.unsent,
+        opened_ahead: a.opened_ahead + b.opened_ahead,
+        failed_ahead: a.failed_ahead + b.failed_ahead,
+        fault_ahead: a.fault_ahead.or(b.fault_ahead),
     }
 }
 
