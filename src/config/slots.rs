@@ -99,13 +99,13 @@ fn check_phase(
     let given = |own: &'static str, theirs: fn(&Names) -> &'static str| {
         settings.given(own) || fallback.is_some_and(|names| settings.given(theirs(names)))
     };
-    if settings.given(names.ramp) && !given(names.concurrency, |n| n.concurrency) {
+    if settings.number(names.ramp).is_some() && !given(names.concurrency, |n| n.concurrency) {
         problems.push(format!(
             "{} needs {}: it says how long the limit on open sessions takes to grow from 1",
             names.ramp, names.concurrency
         ));
     }
-    if settings.given(names.prefill_ramp) && !given(names.prefill, |n| n.prefill) {
+    if settings.number(names.prefill_ramp).is_some() && !given(names.prefill, |n| n.prefill) {
         problems.push(format!(
             "{} needs {}: it says how long that limit takes to grow from 1",
             names.prefill_ramp, names.prefill

@@ -24,8 +24,9 @@ fn for_duration(nanos: u64) -> StopRule {
     }
 }
 
-fn with_slots(phase: PhasePlan, slots: SlotPlan) -> PhasePlan {
-    PhasePlan { slots, ..phase }
+fn with_slots(mut phase: PhasePlan, slots: SlotPlan) -> PhasePlan {
+    phase.slots = slots;
+    phase
 }
 
 /// How many are under way at each change, with the time: the ends of one moment before its beginnings.
