@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use tokenring::config::flags::{self, Flag, Kind, Status};
-use tokenring::config::{Command, MockPlan, Plan, Problems, parse};
+use tokenring::config::{Command, MockPlan, Plan, Problems, SlotPlan, parse};
 
 fn run(words: &[&str]) -> Result<Command, Problems> {
     parse(words.iter().map(OsString::from))
@@ -92,6 +92,9 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             "phase: {kind} {:?} concurrency {:?} requests {:?} sessions {:?} duration {:?} grace {:?}",
             phase.arrivals, phase.concurrency, stop.requests, stop.sessions, stop.duration, phase.grace
         ));
+        if phase.slots != SlotPlan::default() {
+            lines.push(format!("slots: {kind} {:?}", phase.slots));
+        }
     }
     lines
 }
@@ -226,6 +229,11 @@ fn company(flag: &Flag) -> Vec<String> {
         "--prompt-prefix-pool-size" => "--prompt-prefix-length 5",
         "--prompt-prefix-length" => "--prompt-prefix-pool-size 5",
         "--user-context-prompt-length" => "--num-dataset-entries 5",
+        "--concurrency-ramp-duration" | "--warmup-concurrency-ramp-duration" => "--concurrency 9",
+        "--prefill-concurrency" | "--warmup-prefill-concurrency" => "--streaming --concurrency 99",
+        "--prefill-concurrency-ramp-duration" | "--warmup-prefill-concurrency-ramp-duration" => {
+            "--streaming --concurrency 9 --prefill-concurrency 5"
+        }
         "--prompt-output-tokens-stddev" => "--osl 5",
         "--custom-dataset-type" => {
             return vec![
@@ -331,8 +339,8 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
-    // --require-trusted, --warmup-seamless, --slice-attribution and --url-weights.
-    assert_eq!(flags::profile().count(), 275);
+    // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights and --pre-connect.
+    assert_eq!(flags::profile().count(), 276);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();

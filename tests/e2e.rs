@@ -13,6 +13,8 @@
     reason = "a failed step fails the test, and the tests look at the clock"
 )]
 
+#[path = "e2e/burst.rs"]
+mod burst;
 #[path = "e2e/cases.rs"]
 mod cases;
 #[path = "e2e/chance.rs"]

@@ -20,6 +20,8 @@ mod secure;
 
 #[path = "engine/sessions.rs"]
 mod sessions;
+#[path = "engine/slots.rs"]
+mod slots;
 
 #[path = "engine/stamps.rs"]
 mod stamps;
@@ -28,7 +30,8 @@ use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
 use tokenring::config::{
-    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, StopRule, UsersPlan,
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
+    UsersPlan,
 };
 use tokenring::driver::simulated::{
     Answer, Chance, Delimiter, Ending, Faults, Host, Reach, SeenRequest, Simulation,
@@ -42,6 +45,22 @@ fn seeds(from: u64, count: u64) -> std::ops::Range<u64> {
     let more = std::env::var("TOKENRING_SEEDS").ok();
     let times = more.and_then(|more| more.parse().ok()).unwrap_or(1);
     from..from + count * times
+}
+
+/// Half the plans limit nothing more; the others ramp, limit prefills, or open connections ahead.
+fn random_slots(chance: &mut Chance, concurrency: Option<usize>) -> SlotPlan {
+    if chance.below(2) == 0 {
+        return SlotPlan::default();
+    }
+    let ramp =
+        |chance: &mut Chance| (chance.below(2) == 0).then_some(Nanos(chance.below(10 * MILLI)));
+    let most = concurrency.unwrap_or(9);
+    SlotPlan {
+        concurrency_ramp: ramp(chance),
+        prefill: (chance.below(2) == 0).then_some(1 + chance.index(most)),
+        prefill_ramp: ramp(chance),
+        pre_connect: chance.index(6) * chance.index(2),
+    }
 }
 
 /// Any plan.
@@ -64,6 +83,7 @@ fn random_phase(chance: &mut Chance) -> PhasePlan {
         seamless: false,
         arrivals,
         concurrency: capped.then_some(concurrency),
+        slots: random_slots(chance, capped.then_some(concurrency)),
         stop: StopRule {
             requests: (kind < 2).then(|| 1 + chance.below(30)),
             sessions: (kind == 2).then(|| 1 + chance.below(20)),
@@ -97,6 +117,12 @@ fn random_bench(seed: u64) -> Bench {
         ConnectionReuse::Never,
         ConnectionReuse::StickyUserSessions,
     ][chance.index(3)];
+    if bench.reuse == ConnectionReuse::Never {
+        bench
+            .phases
+            .iter_mut()
+            .for_each(|phase| phase.slots.pre_connect = 0);
+    }
     bench.workers = 1 + chance.index(3);
     bench.words = Words {
         turns: if chance.below(2) == 0 { 1 } else { 4 },

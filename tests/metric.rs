@@ -591,6 +591,22 @@ fn notes_say_what_to_distrust() {
     assert_eq!(summary(&clean, &streaming()).notes, Vec::<String>::new());
 }
 
+/// A connection that was opened ahead is told by its first request, and held nothing up.
+#[test]
+fn a_set_up_ahead_counts_and_blocks_nothing() {
+    let mut ahead = streamed(0, &[10, 20]);
+    ahead.trace = Trace {
+        set_up_ahead: Some(Nanos::from_millis(3)),
+        send_start: Some(Nanos(500_000)),
+        ..Trace::default()
+    };
+    let summary = summary(&[ahead], &streaming());
+    let average = |tag: &str| summary.row(tag).unwrap().stats.avg;
+    assert_eq!(average("connection_setup"), Some(3.0));
+    assert_eq!(average("http_req_connecting"), Some(3.0));
+    assert_eq!(average("http_req_blocked"), Some(0.5));
+}
+
 #[test]
 fn connection_setup_is_of_new_connections_only() {
     let mut new = streamed(0, &[10, 20]);

@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokenring::clock::{Anchor, Calibration, Clock, Nanos, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, MockPlan, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{
+    Arrivals, ConnectionReuse, MockPlan, PhaseKind, PhasePlan, SlotPlan, StopRule,
+};
 use tokenring::driver::ring::{Layout, Mode};
 use tokenring::driver::{
     Backend, Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window,
@@ -146,6 +148,7 @@ fn drive(way: &Way, load: &Load) -> Left {
         seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(load.concurrency),
+        slots: SlotPlan::default(),
         stop: StopRule {
             requests: Some(load.requests),
             ..StopRule::default()

@@ -10,12 +10,15 @@ mod play;
 #[path = "schedule/users.rs"]
 mod users;
 
+#[path = "schedule/slots.rs"]
+mod slots;
+
 use std::collections::BTreeSet;
 
 use play::{Played, Sent, World, play, scatter};
 use proptest::prelude::*;
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 
 const SECOND: u64 = 1_000_000_000;
@@ -27,6 +30,7 @@ fn plan(arrivals: Arrivals, concurrency: Option<usize>, stop: StopRule) -> Phase
         seamless: false,
         arrivals,
         concurrency,
+        slots: SlotPlan::default(),
         stop,
         grace: None,
     }
@@ -92,6 +96,20 @@ fn any_arrivals() -> impl Strategy<Value = Arrivals> {
     ]
 }
 
+fn any_slots() -> impl Strategy<Value = SlotPlan> {
+    let ramp = || prop::option::of((0..100 * MILLI).prop_map(Nanos));
+    let prefill = prop::option::of(1..12_usize);
+    prop_oneof![
+        Just(SlotPlan::default()),
+        (ramp(), prefill, ramp()).prop_map(|(concurrency_ramp, prefill, prefill_ramp)| SlotPlan {
+            concurrency_ramp,
+            prefill,
+            prefill_ramp,
+            pre_connect: 0,
+        }),
+    ]
+}
+
 fn any_plan() -> impl Strategy<Value = PhasePlan> {
     let stop = (
         prop::option::of(1..200_u64),
@@ -104,8 +122,16 @@ fn any_plan() -> impl Strategy<Value = PhasePlan> {
             sessions,
             duration: duration.map(Nanos),
         });
-    (any_arrivals(), prop::option::of(1..40_usize), stop)
-        .prop_map(|(arrivals, concurrency, stop)| plan(arrivals, concurrency, stop))
+    (
+        any_arrivals(),
+        prop::option::of(1..40_usize),
+        stop,
+        any_slots(),
+    )
+        .prop_map(|(arrivals, concurrency, stop, slots)| PhasePlan {
+            slots,
+            ..plan(arrivals, concurrency, stop)
+        })
 }
 
 proptest! {

@@ -301,6 +301,9 @@ fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
         Arrivals::Users(plan) => ("user_centric", Some(plan.rate)),
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
+    let ramp = |length: Option<Nanos>| length.map(|l| json!({ "duration": l.seconds() }));
+    let connections = phase.slots.pre_connect;
+    let pre_connect = (connections > 0).then(|| json!(connections));
     let warmup = phase.kind == PhaseKind::Warmup;
     let users = match phase.arrivals {
         Arrivals::Users(plan) => Some(json!(plan.users)),
@@ -320,6 +323,10 @@ fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
         ("duration", seconds(phase.stop.duration)),
         ("concurrency", phase.concurrency.map(|n| json!(n))),
         ("users", users),
+        ("concurrency_ramp", ramp(phase.slots.concurrency_ramp)),
+        ("prefill_concurrency", phase.slots.prefill.map(|n| json!(n))),
+        ("prefill_ramp", ramp(phase.slots.prefill_ramp)),
+        ("pre_connect", pre_connect),
         ("rate", rate.map(|rate| json!(rate))),
         ("grace_period", seconds(phase.grace)),
         ("cancellation", cancelled),

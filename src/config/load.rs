@@ -5,6 +5,7 @@
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use super::slots;
 use super::users;
 use crate::clock::Nanos;
 
@@ -43,13 +44,15 @@ fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
         Some(users) => Arrivals::Users(users),
         None => arrivals(rate, settings.choice("--arrival-pattern")),
     };
+    let concurrency = settings
+        .size("--concurrency")
+        .or((arrivals == Arrivals::ClosedLoop).then_some(1));
     PhasePlan {
         kind: PhaseKind::Profiling,
         seamless: settings.given("--warmup-seamless"),
         arrivals,
-        concurrency: settings
-            .size("--concurrency")
-            .or((arrivals == Arrivals::ClosedLoop).then_some(1)),
+        concurrency,
+        slots: slots::profiling(settings, concurrency),
         stop,
         grace: stop.duration.and(finite(grace)),
     }
@@ -72,14 +75,16 @@ fn warmup(settings: &Settings) -> Option<PhasePlan> {
     let pattern = settings
         .choice("--warmup-arrival-pattern")
         .or(settings.choice("--arrival-pattern"));
+    let concurrency = settings
+        .size("--warmup-concurrency")
+        .or(settings.size("--concurrency"))
+        .or(rate.is_none().then_some(1));
     Some(PhasePlan {
         kind: PhaseKind::Warmup,
         seamless: false,
         arrivals: arrivals(rate, pattern),
-        concurrency: settings
-            .size("--warmup-concurrency")
-            .or(settings.size("--concurrency"))
-            .or(rate.is_none().then_some(1)),
+        concurrency,
+        slots: slots::warmup(settings, concurrency),
         stop,
         grace: settings.number("--warmup-grace-period").and_then(finite),
     })
@@ -110,6 +115,7 @@ fn check(settings: &Settings, problems: &mut Problems) {
             ));
         }
     }
+    slots::check(settings, problems);
     for flag in ["--arrival-pattern", "--warmup-arrival-pattern"] {
         if settings.choice(flag) == Some("gamma") {
             problems.push(format!(

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::cancellation::CancellationPlan;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::slices::SlicePlan;
+use super::slots::SlotPlan;
 use super::url::TargetUrl;
 use super::url_strategy::UrlStrategy;
 use super::users::UsersPlan;
@@ -304,6 +305,8 @@ pub struct PhasePlan {
     pub arrivals: Arrivals,
     /// Most sessions open at once; `None` is unlimited (only with a rate).
     pub concurrency: Option<usize>,
+    /// Its other limits, and how they grow.
+    pub slots: SlotPlan,
     /// The first of these that is reached ends sending.
     pub stop: StopRule,
     /// How long requests in flight may go on after `stop.duration`; `None` waits for all.

@@ -5,6 +5,7 @@
 
 mod bodies;
 mod body;
+mod content;
 mod headers;
 mod input;
 mod parse;
@@ -17,6 +18,7 @@ mod usual;
 
 pub use bodies::Bodies;
 pub use body::{default_path, render};
+pub use content::shows_content;
 pub use headers::HeaderTemplate;
 pub use input::{Input, input, input_texts};
 pub use parse::{Chunks, Parsed, parse};

@@ -10,7 +10,7 @@ use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
 use crate::endpoint::Reply;
 use crate::record::Exchange;
-use crate::wire::Limits;
+use crate::wire::{Fault, Limits};
 
 /// What is the same for every worker of a run.
 pub struct Setup {
@@ -76,6 +76,11 @@ pub trait Workload {
     fn needs_reply(&self, conversation: u32) -> bool;
     /// What the server said in a finished exchange.
     fn reply(&self, exchange: &Exchange) -> Option<Reply>;
+    /// The data of an event brings content of a reply, so that its prefill is over. Asked of a stream's first events, and only where
+    /// prefills are limited: it may neither build a tree nor allocate.
+    fn shows_content(&self, data: &[u8]) -> bool {
+        !data.is_empty()
+    }
     /// Writes the request's head, blank line included.
     fn write_head(
         &self,
@@ -148,6 +153,12 @@ pub struct Counts {
     pub resent: u64,
     /// Connections now held.
     pub open_connections: u64,
+    /// Connections that were open before their phase started.
+    pub opened_ahead: u64,
+    /// Connections that should have been, and could not be opened.
+    pub failed_ahead: u64,
+    /// Why the first of them could not.
+    pub fault_ahead: Option<Fault>,
     /// Requests (or sessions) planned for this worker that were not begun, over all finished phases that had a count.
     pub unsent: u64,
 }
@@ -163,6 +174,9 @@ impl Counts {
         self.connects += other.connects;
         self.resent += other.resent;
         self.open_connections += other.open_connections;
+        self.opened_ahead += other.opened_ahead;
+        self.failed_ahead += other.failed_ahead;
+        self.fault_ahead = self.fault_ahead.or(other.fault_ahead);
         self.unsent += other.unsent;
     }
 }

@@ -33,6 +33,9 @@ impl Engine {
             return;
         };
         let Some(mut flight) = c.flight.take() else {
+            if let Outcome::Fault(fault) = outcome {
+                self.failed_ahead(conn, fault);
+            }
             return self.close(conn);
         };
         flight.exchange.outcome = outcome;
@@ -42,6 +45,11 @@ impl Engine {
             _ => tick,
         };
         self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
+        if std::mem::take(&mut flight.prefill) {
+            // No content came, or it was not seen: a reply that is no stream, or an error.
+            let phase = flight.exchange.id.phase;
+            self.phases.prefill_ended(phase, tick);
+        }
         self.health.events += flight.exchange.events.len() as u64;
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;

@@ -32,6 +32,19 @@ impl Phases {
             running.schedule.release_held(now);
         }
     }
+
+    /// A request of `phase` gave its prefill slot back at `at`, be it for the next phase.
+    pub(super) fn prefill_ended(&mut self, phase: u8, at: Tick) {
+        if phase == self.number() {
+            return self.running().schedule.prefill_ended(at);
+        }
+        if let Some(tail) = &mut self.tail {
+            tail.schedule.prefill_ended(at);
+        }
+        if let Some(running) = &mut self.running {
+            running.schedule.release_held_prefill(at);
+        }
+    }
 }
 
 impl Engine {
@@ -70,12 +83,13 @@ impl Engine {
         let tail = self.phases.running.take()?;
         self.count_unsent(&tail, now);
         let open = tail.schedule.counts().open_sessions;
+        let prefills = tail.schedule.prefills();
         self.phases.tail = Some(tail).filter(|_| open > 0);
         self.phases.index = next;
         let setup = &self.setup;
         let plan = &setup.phases[next];
         let mut schedule = Schedule::new(plan, setup.seed, self.shard, setup.rate, start);
-        schedule.hold(open);
+        schedule.hold(open, prefills);
         self.start_phase(schedule);
         None
     }

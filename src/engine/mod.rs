@@ -13,6 +13,7 @@ use crate::schedule::{CancellationDraw, Shard};
 use crate::wire::Fault;
 
 mod ahead;
+mod ahead_of_phase;
 mod arrived;
 mod border;
 mod conn;
@@ -22,6 +23,7 @@ mod flight;
 mod handover;
 mod health;
 mod phase;
+mod prefill;
 mod request;
 mod tls;
 
@@ -73,6 +75,7 @@ pub struct Engine {
     )]
     ended: Vec<Box<Exchange>>,
     uuids: request::Uuids,
+    ahead: ahead_of_phase::Ahead,
     counts: Counts,
     arrived: Arrived,
     /// Requests under way that the driver has not yet sent whole.
@@ -120,6 +123,7 @@ impl Engine {
             unmarked: Vec::new(),
             ended: Vec::new(),
             uuids,
+            ahead: ahead_of_phase::Ahead::default(),
             counts: Counts::default(),
             arrived: Arrived::default(),
             unsent: 0,
@@ -159,7 +163,7 @@ impl Engine {
         Op::Wait {
             until,
             send_due: until == self.phases.next_send() || cut == Some(until),
-            sending: self.unsent > 0,
+            sending: self.unsent + self.ahead.pending() > 0,
         }
     }
 
@@ -172,6 +176,7 @@ impl Engine {
         };
         debug_assert_eq!(c.state, State::Connecting);
         c.local_port = local_port;
+        c.connect_start = started;
         c.connect_end = done;
         if let Some(flight) = &mut c.flight {
             let ticks = &mut flight.exchange.ticks;
@@ -183,6 +188,7 @@ impl Engine {
         }
         let target = &self.setup.targets[usize::from(c.target)];
         match &target.tls {
+            None if c.flight.is_none() => self.opened_ahead(conn),
             None => {
                 c.state = State::Busy;
                 self.send_request(conn);
@@ -219,6 +225,8 @@ impl Engine {
         }
         if !c.outbox.is_empty() {
             self.start_send(conn);
+        } else if c.is_ready_ahead() {
+            self.opened_ahead(conn);
         }
     }
 
@@ -300,7 +308,14 @@ impl Engine {
             self.unmarked.push(conn);
         }
         let came = arrival(stamp, self.setup.stamps);
-        match flight.receive(data, wire_bytes, stamp, self.setup.stamps) {
+        let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        if flight.prefill && prefill::is_over(flight, events, &*self.workload) {
+            flight.prefill = false;
+            let phase = flight.exchange.id.phase;
+            self.phases.prefill_ended(phase, came);
+            self.quiet = None;
+        }
+        match progress {
             Progress::More if flight.in_stream() => {
                 self.arrived
                     .in_stream(flight.exchange.events.len() - events);
@@ -325,7 +340,8 @@ impl Engine {
         };
         let Some(flight) = &mut c.flight else { return };
         let untouched = !flight.response.started();
-        if untouched && c.served > 0 && !flight.exchange.link.resent {
+        let kept = c.served > 0 || flight.exchange.link.ahead;
+        if untouched && kept && !flight.exchange.link.resent {
             return self.resend(conn);
         }
         let tls_cut = c.tls.as_ref().is_some_and(|tls| !tls.closed_cleanly());
@@ -371,10 +387,12 @@ impl Engine {
         };
         let ready = c.tls.as_ref().is_some_and(tls::Tls::is_ready);
         if c.state == State::Handshaking && ready {
+            c.tls_end = c.tls_end.min(tick);
+            let Some(flight) = &mut c.flight else {
+                return self.opened_ahead(conn);
+            };
+            flight.exchange.ticks.tls_end = tick;
             c.state = State::Busy;
-            if let Some(flight) = &mut c.flight {
-                flight.exchange.ticks.tls_end = tick;
-            }
             self.send_request(conn);
         }
     }

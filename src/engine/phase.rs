@@ -334,6 +334,11 @@ impl Engine {
     fn enter_phase(&mut self, now: Tick) -> Tick {
         let index = self.phases.index;
         if !self.phases.announced {
+            if !self.phases.stopped
+                && let Some(until) = self.connect_ahead(now)
+            {
+                return until;
+            }
             self.phases.announced = true;
             self.control.used(index, self.phases.used);
             self.control.ready_for(index);

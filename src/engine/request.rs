@@ -95,6 +95,7 @@ impl Engine {
         let phase = self.phases.number();
         let mut flight = self.take_flight();
         flight.serial = self.serial;
+        flight.prefill = self.phases.running().schedule.limits_prefill();
         flight.tokens = self
             .workload
             .reply_tokens(session.conversation, session.turn);
@@ -171,11 +172,14 @@ impl Engine {
         let warm = match self.setup.reuse {
             ConnectionReuse::Pooled => self.table.take_idle(url),
             ConnectionReuse::Never => None,
-            ConnectionReuse::StickyUserSessions => own.filter(|&conn| {
-                self.table
-                    .current(conn)
-                    .is_some_and(|c| c.state == State::Idle)
-            }),
+            ConnectionReuse::StickyUserSessions => own
+                .filter(|&conn| {
+                    self.table
+                        .current(conn)
+                        .is_some_and(|c| c.state == State::Idle)
+                })
+                // Only those are pooled that were opened ahead and belong to no session yet.
+                .or_else(|| self.table.take_idle(url)),
         };
         let conn = match warm {
             Some(conn) => {
@@ -185,6 +189,13 @@ impl Engine {
                     .expect("an idle connection is in the table");
                 c.state = State::Busy;
                 flight.exchange.link.reused = c.served > 0;
+                if c.served == 0 {
+                    // Opened ahead: its set-up is told by its first request, though it is no part of it.
+                    flight.exchange.link.ahead = true;
+                    flight.exchange.ticks.connect_start = c.connect_start;
+                    flight.exchange.ticks.connect_end = c.connect_end;
+                    flight.exchange.ticks.tls_end = c.tls_end;
+                }
                 flight.exchange.link.address = c.address;
                 flight.exchange.link.local_port = c.local_port;
                 c.flight = Some(flight);
@@ -198,7 +209,7 @@ impl Engine {
 
     fn open(&mut self, url: u16, flight: Box<Flight>) -> ConnId {
         let address = self.setup.targets[usize::from(url)].addresses[0];
-        let conn = self.table.open(url, flight);
+        let conn = self.table.open(url, Some(flight));
         self.counts.connects += 1;
         self.counts.open_connections += 1;
         self.ops.push_back(Op::Connect { conn, address });
@@ -216,8 +227,12 @@ impl Engine {
         flight.exchange.reads.clear();
         flight.exchange.link.resent = true;
         flight.exchange.link.reused = false;
+        flight.exchange.link.ahead = false;
         flight.exchange.link.sent_whole = false;
         flight.exchange.ticks.last_byte_sent = Tick::NEVER;
+        flight.exchange.ticks.connect_start = Tick::NEVER;
+        flight.exchange.ticks.connect_end = Tick::NEVER;
+        flight.exchange.ticks.tls_end = Tick::NEVER;
         self.unsent += usize::from(!std::mem::replace(&mut flight.unsent, true));
         self.counts.resent += 1;
         let serial = flight.serial;

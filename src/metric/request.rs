@@ -252,7 +252,13 @@ fn trace(record: &Record, one: &mut impl FnMut(usize, f64)) {
     let Some(send_start) = trace.send_start else {
         return;
     };
-    let blocked = send_start - connecting;
+    // A set-up that was over before the request held nothing up.
+    let held_up = if trace.set_up_ahead.is_some() {
+        Nanos(0)
+    } else {
+        connecting
+    };
+    let blocked = send_start - held_up;
     one(index!("http_req_blocked"), blocked.millis());
     one(
         index!("http_req_connection_overhead"),
@@ -275,8 +281,10 @@ fn trace(record: &Record, one: &mut impl FnMut(usize, f64)) {
     one(index!("http_req_total"), total.millis());
 }
 
-/// TCP and TLS set-up of the request's own connection; `None` on a reused one.
+/// TCP and TLS set-up of the connection that this request was the first on, also if it was opened ahead; `None` on a reused one.
 pub(super) fn connection_setup(record: &Record) -> Option<Nanos> {
     let trace = &record.trace;
-    Some(trace.connect_end? - trace.connect_start?)
+    trace
+        .set_up_ahead
+        .or_else(|| Some(trace.connect_end? - trace.connect_start?))
 }

@@ -151,7 +151,9 @@ pub struct Trace {
     pub reused: bool,
     /// The request was sent again on a new connection after a pooled one proved closed.
     pub resent: bool,
-    /// Connection set-up began; `None` on a reused connection.
+    /// Length of the connection's set-up, when that was over before the request: it was opened ahead, and this is its first request.
+    pub set_up_ahead: Option<Nanos>,
+    /// Connection set-up began; `None` on a reused connection, and on one that was opened ahead.
     pub connect_start: Option<Nanos>,
     /// TCP (and TLS) set-up ended.
     pub connect_end: Option<Nanos>,

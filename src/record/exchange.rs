@@ -98,7 +98,7 @@ pub struct Ticks {
     pub start: Tick,
     /// When it had a slot and was handed on to be sent: what passes from here to `start` is the client's own work.
     pub submitted: Tick,
-    /// Connection set-up asked for; `NEVER` on a reused connection.
+    /// Connection set-up asked for; `NEVER` on a reused connection, before the start on one that was opened ahead.
     pub connect_start: Tick,
     /// TCP connected.
     pub connect_end: Tick,
@@ -199,6 +199,8 @@ pub enum Outcome {
 pub struct Link {
     /// The connection had served a request before.
     pub reused: bool,
+    /// The connection was opened before the phase began, and this is its first request: the ticks of its set-up lie before the start.
+    pub ahead: bool,
     /// A pooled connection turned out closed before any response byte, and the request was sent again on a new one.
     pub resent: bool,
     /// Local port, 0 when unknown.

@@ -187,8 +187,11 @@ impl Interpreter {
         Trace {
             reused: link.reused,
             resent: link.resent,
-            connect_start: moments.at(ticks.connect_start),
-            connect_end: moments.at(connected),
+            set_up_ahead: link
+                .ahead
+                .then(|| moments.calibration.between(ticks.connect_start, connected)),
+            connect_start: moments.at(ticks.connect_start).filter(|_| !link.ahead),
+            connect_end: moments.at(connected).filter(|_| !link.ahead),
             tls: tls.then(tls_length),
             send_start: moments.at(ticks.first_byte_sent),
             send_end: moments.at(ticks.last_byte_sent),

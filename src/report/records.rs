@@ -283,7 +283,7 @@ fn trace_data(record: &Record) -> Json {
         "waiting_ns": length(trace.send_end, trace.first_body),
         "receiving_ns": length(trace.first_body, trace.last_body),
         "duration_ns": length(trace.send_start, trace.last_body),
-        "connecting_ns": length(trace.connect_start, trace.connect_end),
+        "connecting_ns": length(trace.connect_start, trace.connect_end).or(trace.set_up_ahead.map(|l| l.0)),
     });
     drop_nulls(&mut out);
     out

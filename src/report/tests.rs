@@ -40,6 +40,7 @@ fn phase(kind: PhaseKind) -> PhasePlan {
         seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(1),
+        slots: SlotPlan::default(),
         stop: StopRule::default(),
         grace: None,
     }

@@ -5,7 +5,7 @@
 use crate::clock::{Calibration, Clock, Nanos, Rate};
 use crate::config::{Arrivals, DriverKind, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan};
 use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, priority};
-use crate::engine::Arrived;
+use crate::engine::{Arrived, Counts};
 use crate::metric::Summary;
 use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
 use crate::report::{ClientReport, HealthReport};
@@ -77,6 +77,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             "a worker could not open its ring ({reason}) and ran on the portable driver"
         ));
     }
+    notes.extend(failed_ahead(counts));
     // In a closed loop that only time ends, there is no number that could be missed.
     let open_loop = plan
         .phases
@@ -93,7 +94,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         ("Waiting", waiting(reach)),
         ("Stamps", stamps(reach.stamps).to_owned()),
         ("Clock", clock(&run.clock, &run.calibration)),
-        ("Connections opened", counts.connects.to_string()),
+        ("Connections opened", connections(counts)),
         (
             "Requests sent again on a new connection",
             counts.resent.to_string(),
@@ -127,6 +128,25 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             .map(|(label, value)| (label.to_owned(), value))
             .collect(),
     }
+}
+
+/// Connections opened, and how many of them before their phase.
+fn connections(counts: &Counts) -> String {
+    match counts.opened_ahead {
+        0 => counts.connects.to_string(),
+        ahead => format!("{}, {ahead} of them before a phase", counts.connects),
+    }
+}
+
+/// What became of connections that should have been open before the start and were not.
+fn failed_ahead(counts: &Counts) -> Option<String> {
+    let why = counts.fault_ahead?.message();
+    let (failed, opened) = (counts.failed_ahead, counts.opened_ahead);
+    Some(format!(
+        "--pre-connect: {failed} of {} connections could not be opened before the start ({}); requests opened their own",
+        failed + opened,
+        why.trim_end_matches('.')
+    ))
 }
 
 /// What ticks are read from, what a reading costs, and how the system's own clock ran beside it.

@@ -147,7 +147,10 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
             (Arrivals::ClosedLoop, None) => 1,
             (Arrivals::Users(plan), None) => usize::try_from(plan.users).unwrap_or(usize::MAX),
             _ => usize::MAX,
-        });
+        })
+        // A worker without a prefill slot has nothing to do.
+        .zip(plan.phases.iter().map(|phase| phase.slots.prefill))
+        .map(|(slots, prefill)| slots.min(prefill.unwrap_or(usize::MAX)));
     let slots = slots.max().unwrap_or(1).max(1);
     if let Some(max) = plan.workers.max {
         return max.min(slots);
@@ -210,6 +213,11 @@ mod tests {
                 "--concurrency 9 --cpus 2,1",
                 &[0, 1, 2, 3],
                 &[Some(2), Some(1)],
+            ),
+            (
+                "--streaming --concurrency 9 --prefill-concurrency 2 --workers-max 4",
+                &[0, 1, 2, 3],
+                &[Some(0), Some(1)],
             ),
             ("--request-rate 10000", &[0, 1, 2], &[Some(0), Some(1)]),
             (

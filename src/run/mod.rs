@@ -149,9 +149,12 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let connections = plan
         .phases
         .iter()
-        .filter_map(|phase| match phase.arrivals {
-            Arrivals::Users(plan) => phase.concurrency.or(usize::try_from(plan.users).ok()),
-            _ => phase.concurrency,
+        .map(|phase| {
+            let slots = match phase.arrivals {
+                Arrivals::Users(plan) => phase.concurrency.or(usize::try_from(plan.users).ok()),
+                _ => phase.concurrency,
+            };
+            slots.unwrap_or(1).max(phase.slots.pre_connect)
         })
         .max()
         .unwrap_or(1);

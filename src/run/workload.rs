@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::clock::Nanos;
 use crate::config::Plan;
 use crate::dataset::{ContextMode, Corpus, Sampler};
-use crate::endpoint::{Bodies, HeaderTemplate, Reply, render};
+use crate::endpoint::{Bodies, HeaderTemplate, Reply, render, shows_content};
 use crate::engine::Workload;
 use crate::record::{Exchange, reply_of};
 use crate::wire::write_request_head;
@@ -92,6 +92,10 @@ impl Workload for CorpusWorkload {
 
     fn reply(&self, exchange: &Exchange) -> Option<Reply> {
         reply_of(self.material.plan.endpoint.kind, exchange)
+    }
+
+    fn shows_content(&self, data: &[u8]) -> bool {
+        shows_content(self.material.plan.endpoint.kind, data)
     }
 
     fn write_head(

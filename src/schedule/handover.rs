@@ -3,34 +3,45 @@
 //! In: sessions of the phase before that still hold slots. Out: slots as they come free; when and where the sending of a phase ended.
 //! Never: more sessions open at once, those of the phase before included, than this phase has slots, when one begins.
 
-use super::{Pace, Schedule};
+use super::Schedule;
+use super::slots::Slots;
 use crate::clock::Tick;
 
 impl Schedule {
-    /// Sessions of the phase before still hold `held` slots. To be called before anything is asked. In the closed loop as many slots
-    /// are not free yet; with a cap on a rate they count as taken. Where the phase before had more slots than this one, the first of
-    /// its sessions to end leave nothing behind.
-    pub fn hold(&mut self, held: u64) {
+    /// Sessions of the phase before still hold `sessions` slots, and its requests `prefills` prefill slots. To be called before
+    /// anything is asked. As many slots of this phase are not free yet; where the phase before had more than this one, the first to
+    /// be released leave nothing behind.
+    pub fn hold(&mut self, sessions: u64, prefills: u64) {
         debug_assert_eq!(
             self.issued, 0,
             "slots are held from the start or not at all"
         );
-        self.held = held;
-        if let Pace::Slots { free, .. } = &mut self.pace {
-            let left = (free.len() as u64).saturating_sub(held);
-            free.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        if let Some(slots) = &mut self.slots {
+            slots.hold(sessions);
+        }
+        if let Some(slots) = &mut self.prefill {
+            slots.hold(prefills);
         }
     }
 
     /// A session of the phase before ended at `now`.
     pub fn release_held(&mut self, now: Tick) {
-        assert!(self.held > 0, "a session ended that held no slot");
-        self.held -= 1;
-        if let Pace::Slots { free, .. } = &mut self.pace
-            && self.held < self.deal.places()
-        {
-            free.push_back(now);
+        if let Some(slots) = &mut self.slots {
+            slots.release(now);
         }
+    }
+
+    /// A request of the phase before gave its prefill slot back at `at`.
+    pub fn release_held_prefill(&mut self, at: Tick) {
+        if let Some(slots) = &mut self.prefill {
+            slots.release(at);
+        }
+    }
+
+    /// Requests that hold a prefill slot now; 0 without a limit.
+    #[must_use]
+    pub fn prefills(&self) -> u64 {
+        self.prefill.as_ref().map_or(0, Slots::taken)
     }
 
     /// No new session will be started, although sending may go on: the session stop is reached.

@@ -8,16 +8,18 @@ mod cancellation;
 mod deal;
 mod handover;
 mod rotation;
+mod slots;
 mod users;
 
 use std::collections::VecDeque;
 
-use crate::clock::{Rate, Tick};
+use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{self, PhasePlan};
 use arrivals::Arrivals;
 pub use cancellation::CancellationDraw;
 use deal::Deal;
 pub use rotation::url_order;
+use slots::{Opening, Slots};
 pub use users::Course;
 use users::Users;
 
@@ -28,18 +30,19 @@ use users::Users;
 /// that a slow server shows as lateness and not as a lower rate.
 ///
 /// Slots, sessions and requests are dealt out for good at the start: shares sum exactly to the plan's numbers, and no worker
-/// ever asks another. A worker without a slot sends nothing.
+/// ever asks another. A worker without a slot sends nothing. Where there are fewer prefill slots than workers, only as many workers
+/// as there are prefill slots take part, so that each of them has one: a worker with sessions and no prefill slot would starve.
 ///
 /// ```
 /// use tokenring::clock::{Nanos, Rate, Tick};
-/// use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+/// use tokenring::config::{Arrivals, PhaseKind, PhasePlan, SlotPlan, StopRule};
 /// use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 ///
 /// let plan = PhasePlan {
 ///     kind: PhaseKind::Profiling,
-///     seamless: false,
 ///     arrivals: Arrivals::Constant { rate: 1_000.0 },
 ///     concurrency: None,
+///     slots: SlotPlan::default(),
 ///     stop: StopRule { requests: Some(1), ..StopRule::default() },
 ///     grace: None,
 /// };
@@ -56,8 +59,10 @@ use users::Users;
 pub struct Schedule {
     deal: Deal,
     pace: Pace,
-    /// Most sessions open at once on this worker.
-    slots: Option<u64>,
+    /// What limits the sessions open at once on this worker.
+    slots: Option<Slots>,
+    /// What limits its requests without a first content; every turn takes one.
+    prefill: Option<Slots>,
     /// This worker's share of the request stop.
     request_limit: Option<u64>,
     /// This worker's share of the session stop.
@@ -65,8 +70,6 @@ pub struct Schedule {
     deadline: Option<Tick>,
     grace_end: Option<Tick>,
     halted: bool,
-    /// Slots that sessions of the phase before still hold.
-    held: u64,
     /// Verdicts that said `Send`.
     issued: u64,
     /// Numbers given out; never more than `issued`.
@@ -80,11 +83,8 @@ pub struct Schedule {
 /// What makes a request due.
 #[derive(Clone, Debug)]
 enum Pace {
-    /// A free slot, or a turn whose think time is over; both oldest first. Never longer than the number of slots.
-    Slots {
-        free: VecDeque<Tick>,
-        ready: VecDeque<Tick>,
-    },
+    /// A free slot, or a turn whose think time is over: those, oldest first, never more than slots.
+    Slots { ready: VecDeque<Tick> },
     /// An arrival. It takes a ready turn before it starts a session.
     Arrivals { arrivals: Arrivals, ready: u64 },
     /// A user's time to speak.
@@ -165,33 +165,46 @@ impl Schedule {
             shard.index,
             shard.count
         );
-        let concurrency = phase.concurrency.map(|most| most as u64);
-        let slots_of =
-            |workers| concurrency.map(|most| deal::share_of(most, workers, shard.index as u64));
-        let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
-        let by_arrivals = Deal::by_arrivals(shard, concurrency);
+        let mut concurrency = phase.concurrency.map(|most| most as u64);
+        let prefill = phase.slots.prefill.map(|most| most as u64);
+        let by_arrivals = Deal::by_arrivals(shard, concurrency, prefill);
         let place = (shard.index as u64, by_arrivals.cycle());
-        let (deal, pace, slots) = match phase.arrivals {
+        let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
+        let (deal, pace) = match phase.arrivals {
             config::Arrivals::Users(plan) => {
-                let deal = Deal::by_users(shard, u64::from(plan.users), concurrency);
+                let deal = Deal::by_users(shard, u64::from(plan.users), concurrency, prefill);
                 let users = Users::new(plan, deal, phase.stop, (rate, start, deadline));
-                (deal, Pace::Users(Box::new(users)), slots_of(deal.workers()))
+                (deal, Pace::Users(Box::new(users)))
             }
             law => match Arrivals::new(law, seed, place, rate, start) {
-                Some(arrivals) => {
-                    let pace = Pace::Arrivals { arrivals, ready: 0 };
-                    (by_arrivals, pace, slots_of(shard.count as u64))
-                }
+                Some(arrivals) => (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }),
                 None => {
-                    let deal = Deal::by_slots(shard, concurrency.unwrap_or(1));
-                    (deal, Pace::slots(deal.places(), start), Some(deal.places()))
+                    let most = *concurrency.get_or_insert(1);
+                    let deal = Deal::by_slots(shard, most, prefill);
+                    let ready =
+                        VecDeque::with_capacity(usize::try_from(deal.places()).unwrap_or(0));
+                    (deal, Pace::Slots { ready })
                 }
             },
+        };
+        let slots = |total: u64, ramp: Option<Nanos>| {
+            let opening = Opening {
+                total,
+                stride: deal.stride(),
+                index: shard.index as u64,
+                start,
+                length: ramp.map_or(0, |length| rate.ticks(length)),
+            };
+            Slots::new(
+                deal::share_of(total, opening.stride, opening.index),
+                opening,
+            )
         };
         Schedule {
             deal,
             pace,
-            slots,
+            slots: concurrency.map(|most| slots(most, phase.slots.concurrency_ramp)),
+            prefill: prefill.map(|most| slots(most, phase.slots.prefill_ramp)),
             request_limit: phase.stop.requests.map(|total| deal.share(total)),
             session_limit: phase.stop.sessions.map(|total| deal.share(total)),
             deadline,
@@ -199,12 +212,26 @@ impl Schedule {
                 .zip(phase.grace)
                 .map(|(end, grace)| end.plus(rate.ticks(grace))),
             halted: false,
-            held: 0,
             issued: 0,
             numbered: 0,
             started: 0,
             open: 0,
             course: None,
+        }
+    }
+
+    /// Workers, from the first on, that have a slot of every kind that `phase` limits; the others send nothing.
+    #[must_use]
+    pub fn stride(phase: &PhasePlan, shard: Shard) -> u64 {
+        let closed = phase.arrivals == config::Arrivals::ClosedLoop;
+        let concurrency = phase.concurrency.or(closed.then_some(1));
+        let limits = [concurrency, phase.slots.prefill];
+        let [concurrency, prefill] = limits.map(|most| most.map(|most| most as u64));
+        match phase.arrivals {
+            config::Arrivals::Users(plan) => {
+                Deal::by_users(shard, u64::from(plan.users), concurrency, prefill).stride()
+            }
+            _ => Deal::by_arrivals(shard, concurrency, prefill).stride(),
         }
     }
 
@@ -214,36 +241,47 @@ impl Schedule {
             return Verdict::Done;
         }
         let may_start = !self.sessions_used_up();
-        let has_slot = self.slots.is_none_or(|slots| self.open + self.held < slots);
+        let slot_free = free_at(self.slots.as_ref());
+        let prefill_free = free_at(self.prefill.as_ref());
         let open = self.open;
         let verdict = match &mut self.pace {
             Pace::Users(users) => {
-                let next = users.next(now, has_slot);
-                return self.speak(next);
-            }
-            Pace::Slots { free, ready } => {
-                let (queue, starts) = if ready.is_empty() && may_start {
-                    (free, true)
-                } else {
-                    (ready, false)
+                let next = match wait_for(prefill_free, now) {
+                    Ok(_) => users.next(now, slot_free <= now),
+                    Err(wait) => Err(wait),
                 };
-                pull(queue, now).map(|due| (due, starts))
+                return self.speak(next, now, slot_free);
+            }
+            Pace::Slots { ready } => {
+                let (slot, starts) = match ready.front() {
+                    Some(&ready) => (ready, false),
+                    None if may_start => (slot_free, true),
+                    None => (Tick::NEVER, false),
+                };
+                // Due when the last of what it needs came free: nothing was meant to be sent before.
+                wait_for(slot.max(prefill_free), now).map(|due| {
+                    if !starts {
+                        ready.pop_front();
+                    }
+                    (due, starts)
+                })
             }
             Pace::Arrivals { arrivals, ready } => {
                 let starts = *ready == 0;
                 let due = arrivals.due();
+                let slot = if starts { slot_free } else { Tick(0) };
                 if self.deadline.is_some_and(|deadline| due >= deadline) {
                     Err(Verdict::Done)
                 } else if starts && !may_start {
                     Err(Verdict::WaitForSlot)
                 } else if due > now {
                     Err(Verdict::WaitUntil(due))
-                } else if starts && !has_slot {
-                    Err(Verdict::WaitForSlot)
                 } else {
-                    *ready -= u64::from(!starts);
-                    arrivals.advance();
-                    Ok((due, starts))
+                    wait_for(slot.max(prefill_free), now).map(|_| {
+                        *ready -= u64::from(!starts);
+                        arrivals.advance();
+                        (due, starts)
+                    })
                 }
             }
         };
@@ -275,7 +313,7 @@ impl Schedule {
         let used_up = self.sessions_used_up();
         match &mut self.pace {
             Pace::Users(users) => users.turn_ready(at),
-            Pace::Slots { ready, .. } => ready.push_back(at),
+            Pace::Slots { ready } => ready.push_back(at),
             Pace::Arrivals { arrivals, ready } => {
                 // Once all sessions have started, arrivals that pass while every session thinks or waits for its reply have
                 // nothing to send. They are no backlog: the turn takes the first arrival after it was ready.
@@ -295,9 +333,23 @@ impl Schedule {
     pub fn session_ended(&mut self, now: Tick) {
         assert!(self.open > 0, "a session ended that was not open");
         self.open -= 1;
-        if let Pace::Slots { free, .. } = &mut self.pace {
-            free.push_back(now);
+        if let Some(slots) = &mut self.slots {
+            slots.give_back(now);
         }
+    }
+
+    /// A request had its first content, or ended without any, at `at`: its prefill slot is free since then. Once for each `Send`;
+    /// without a limit on prefill it does nothing.
+    pub fn prefill_ended(&mut self, at: Tick) {
+        if let Some(slots) = &mut self.prefill {
+            slots.give_back(at);
+        }
+    }
+
+    /// Whether the requests of this phase hold prefill slots.
+    #[must_use]
+    pub fn limits_prefill(&self) -> bool {
+        self.prefill.is_some()
     }
 
     /// Number, over all workers of the phase and from 0, of the request that the last `Send` asked for. Call it once for each.
@@ -331,13 +383,8 @@ impl Schedule {
     /// Where it stands.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let sessions = match &self.pace {
-            // How many sessions fall to a worker's users hangs on their lengths; until all have started, it is an even share.
-            Pace::Users(users) if users.is_over() => self.session_limit.and(Some(self.started)),
-            _ => self.session_limit,
-        };
         Counts {
-            planned: self.request_limit.or(sessions),
+            planned: self.request_limit.or(self.session_limit),
             started_sessions: self.started,
             sent_requests: self.issued,
             open_sessions: self.open,
@@ -373,8 +420,13 @@ impl Schedule {
         count
     }
 
-    /// What users want, as a verdict.
-    fn speak(&mut self, next: Result<(Tick, Option<Course>), Verdict>) -> Verdict {
+    /// What users say; `slot_free` is when a slot for a new session is, or will be, free.
+    fn speak(
+        &mut self,
+        next: Result<(Tick, Option<Course>), Verdict>,
+        now: Tick,
+        slot_free: Tick,
+    ) -> Verdict {
         match next {
             Ok((due, Some(course))) => {
                 let intent = self.issue(due, true);
@@ -386,13 +438,26 @@ impl Schedule {
             }
             Ok((due, None)) => Verdict::Send(self.issue(due, false)),
             Err(Verdict::WaitForSlot) if self.open == 0 && self.sessions_used_up() => Verdict::Done,
+            // A user may wait for a slot that the ramp has yet to open.
+            Err(Verdict::WaitForSlot) if slot_free > now && slot_free < Tick::NEVER => {
+                Verdict::WaitUntil(slot_free)
+            }
+            Err(Verdict::WaitUntil(until)) if slot_free > now => {
+                Verdict::WaitUntil(until.min(slot_free))
+            }
             Err(verdict) => verdict,
         }
     }
 
     fn issue(&mut self, due: Tick, starts: bool) -> Intent {
         self.issued += 1;
+        if let Some(slots) = &mut self.prefill {
+            slots.take();
+        }
         let kind = if starts {
+            if let Some(slots) = &mut self.slots {
+                slots.take();
+            }
             let session = self.deal.number(self.started);
             self.started += 1;
             self.open += 1;
@@ -420,30 +485,23 @@ impl Schedule {
 
     fn ready_count(&self) -> u64 {
         match &self.pace {
-            Pace::Slots { ready, .. } => ready.len() as u64,
+            Pace::Slots { ready } => ready.len() as u64,
             Pace::Arrivals { ready, .. } => *ready,
             Pace::Users(users) => users.ready_count(),
         }
     }
 }
 
-impl Pace {
-    /// `count` slots, free since `start`.
-    fn slots(count: u64, start: Tick) -> Pace {
-        let free: VecDeque<Tick> = (0..count).map(|_| start).collect();
-        let ready = VecDeque::with_capacity(free.len());
-        Pace::Slots { free, ready }
-    }
+/// Since or from when one of `slots` is free; always where nothing limits.
+fn free_at(slots: Option<&Slots>) -> Tick {
+    slots.map_or(Tick(0), Slots::free_at)
 }
 
-/// Takes the oldest of `queue` if it is not after `now`.
-fn pull(queue: &mut VecDeque<Tick>, now: Tick) -> Result<Tick, Verdict> {
-    match queue.front() {
-        None => Err(Verdict::WaitForSlot),
-        Some(&due) if due > now => Err(Verdict::WaitUntil(due)),
-        Some(&due) => {
-            queue.pop_front();
-            Ok(due)
-        }
+/// `at`, once it has come.
+fn wait_for(at: Tick, now: Tick) -> Result<Tick, Verdict> {
+    match at {
+        Tick::NEVER => Err(Verdict::WaitForSlot),
+        due if due > now => Err(Verdict::WaitUntil(due)),
+        due => Ok(due),
     }
 }

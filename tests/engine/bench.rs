@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{
-    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, StopRule, UrlStrategy,
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
+    UrlStrategy,
 };
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
@@ -370,6 +371,9 @@ fn add(a: Counts, b: Counts) -> Counts {
         resent: a.resent + b.resent,
         open_connections: a.open_connections + b.open_connections,
         unsent: a.unsent + b.unsent,
+        opened_ahead: a.opened_ahead + b.opened_ahead,
+        failed_ahead: a.failed_ahead + b.failed_ahead,
+        fault_ahead: a.fault_ahead.or(b.fault_ahead),
     }
 }
 
@@ -397,6 +401,7 @@ pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
         seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
+        slots: SlotPlan::default(),
         stop: StopRule {
             requests: Some(requests),
             ..StopRule::default()

@@ -200,10 +200,18 @@ fn check_ticks(exchange: &Exchange, place: &str) {
     );
     let taken_up = [ticks.due, ticks.submitted, ticks.start];
     assert!(taken_up.is_sorted(), "{place}: {ticks:?}");
+    let set_up = [ticks.connect_start, ticks.connect_end];
+    let (before, within) = if exchange.link.ahead {
+        (set_up, [Tick::NEVER; 2])
+    } else {
+        ([Tick::NEVER; 2], set_up)
+    };
     let moments = [
+        before[0],
+        before[1],
         ticks.start,
-        ticks.connect_start,
-        ticks.connect_end,
+        within[0],
+        within[1],
         ticks.first_byte_sent,
         ticks.head_received,
         ticks.end,

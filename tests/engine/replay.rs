@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::driver::{ConnId, Op, Sent, Stamp, StampSource};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
@@ -175,6 +175,7 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
         seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
+        slots: SlotPlan::default(),
         stop: StopRule {
             requests: Some(u64::from(u32::MAX)),
             ..StopRule::default()

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use tokenring::clock::Nanos;
-use tokenring::config::{Arrivals, Attribution, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, Attribution, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::metric::{
     Accumulator, PhaseFrame, Slice, Slices, Steady, SteadyState, Summary, Window, arrival,
 };
@@ -24,6 +24,7 @@ fn phase(concurrency: Option<usize>, arrivals: Arrivals, stop: StopRule) -> Phas
     let plan = PhasePlan {
         kind: PhaseKind::Profiling,
         seamless: false,
+        slots: SlotPlan::default(),
         arrivals,
         concurrency,
         stop,

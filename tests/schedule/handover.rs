@@ -14,7 +14,7 @@ const ALONE: Shard = Shard { index: 0, count: 1 };
 fn schedule(arrivals: Arrivals, concurrency: Option<usize>, held: u64) -> Schedule {
     let plan = plan(arrivals, concurrency, requests(1_000));
     let mut schedule = Schedule::new(&plan, 3, ALONE, Rate::NANOS, Tick(0));
-    schedule.hold(held);
+    schedule.hold(held, 0);
     schedule
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Sent {
     pub(crate) turn: u64,
     pub(crate) due: Tick,
     pub(crate) at: Tick,
+    /// When its first content came, where prefills are limited.
+    pub(crate) content: Tick,
 }
 
 /// What one worker did.
@@ -65,6 +67,7 @@ pub(crate) fn play(plan: &PhasePlan, seed: u64, workers: usize, world: &World) -
 /// What happens later: a reply ends, or a think time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
+    Content,
     Reply { number: u64, session: u64 },
     Ready { session: u64 },
 }
@@ -162,22 +165,27 @@ impl<'a> Player<'a> {
             }
             IntentKind::Continue => self.ready.pop_front().expect("a turn was ready"),
         };
-        let turn = self.next_turn.get_mut(&session).expect("it was started");
+        let turn = &self.next_turn[&session];
         let number = match self.courses.get(&session) {
             Some(course) => course.number(u32::try_from(*turn).expect("sessions are short")),
             None => counted,
         };
+        let end = (self.world.reply)(number, now);
+        let content = now.plus(end.since(now) / 3);
+        if self.schedule.limits_prefill() {
+            self.later.push(Reverse((content, Later::Content)));
+        }
         self.played.sent.push(Sent {
+            content,
             number,
             session,
             turn: *turn,
             due,
             at: now,
         });
-        *turn += 1;
+        self.next_turn.entry(session).and_modify(|turn| *turn += 1);
         let open = self.schedule.counts().open_sessions;
         self.played.peak_open = self.played.peak_open.max(open);
-        let end = (self.world.reply)(number, now);
         self.later
             .push(Reverse((end, Later::Reply { number, session })));
     }
@@ -187,6 +195,7 @@ impl<'a> Player<'a> {
             return;
         };
         match event {
+            Later::Content => self.schedule.prefill_ended(now),
             Later::Reply { number, session } => {
                 let turn = self.next_turn[&session];
                 let course = self.courses.get_mut(&session);

@@ -48,19 +48,11 @@ pub const LATER: &[Flag] = refused_table! {
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;
     }
-    Later "a limit on requests before their first token is planned; --concurrency works" {
-        ["--prefill-concurrency"] Text;
-        ["--prefill-concurrency-ramp-duration"] Text;
-        ["--warmup-prefill-concurrency"] Text;
-        ["--warmup-prefill-concurrency-ramp-duration"] Text;
-    }
     Later "gamma arrivals are planned; constant and poisson work" {
         ["--arrival-smoothness", "--vllm-burstiness"] Text;
     }
     Later "ramps are planned; load starts at its full level" {
-        ["--concurrency-ramp-duration"] Text;
         ["--request-rate-ramp-duration"] Text;
-        ["--warmup-concurrency-ramp-duration"] Text;
         ["--warmup-request-rate-ramp-duration"] Text;
     }
     Later "rates that change with time are planned; --request-rate gives a steady one" {

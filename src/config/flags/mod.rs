@@ -106,6 +106,7 @@ pub enum Status {
 pub const SWEEPABLE: &[&str] = &[
     "--benchmark-duration",
     "--concurrency",
+    "--prefill-concurrency",
     "--request-rate",
     "--num-users",
     "--request-count",

@@ -133,6 +133,10 @@ pub const WORKING: &[Flag] = working_table! {
         ["--benchmark-duration"] Above(0.0), "", "Stop sending after this many seconds.";
         ["--benchmark-grace-period"] AtLeast(0.0), "30", "Seconds that requests in flight may go on after the duration; inf waits for all.";
         ["--concurrency"] Integer(1, 1 << 24), "1 without a rate", "Most sessions open at once.";
+        ["--concurrency-ramp-duration"] Above(0.0), "", "Seconds over which the limit on open sessions grows from 1 to --concurrency.";
+        ["--prefill-concurrency"] Integer(1, 1 << 24), "", "Most requests that wait for their first token.";
+        ["--prefill-concurrency-ramp-duration"] Above(0.0), "", "Seconds over which that limit grows from 1.";
+        ["--pre-connect"] AutoOr(1 << 24), "0", "Connections opened before a phase starts, so that no first request waits for one: a number, or auto for as many as the concurrency.";
         ["--request-rate"] Above(0.0), "", "Requests per second.";
         ["--arrival-pattern", "--request-rate-mode"] Choice(PATTERNS), "poisson", "Gaps between requests at a rate: constant or poisson.";
         ["--request-count", "--num-requests"] Integer(1, MOST), "10 without another stop", "Stop after this many requests.";
@@ -143,6 +147,9 @@ pub const WORKING: &[Flag] = working_table! {
         ["--warmup-duration"] Above(0.0), "", "Warm up for this many seconds.";
         ["--num-warmup-sessions"] Integer(1, MOST), "", "Warm up with this many sessions.";
         ["--warmup-concurrency"] Integer(1, 1 << 24), "--concurrency", "Most sessions open at once during warmup.";
+        ["--warmup-concurrency-ramp-duration"] Above(0.0), "--concurrency-ramp-duration", "Seconds over which the warmup's limit on open sessions grows from 1.";
+        ["--warmup-prefill-concurrency"] Integer(1, 1 << 24), "--prefill-concurrency", "Most requests that wait for their first token during warmup.";
+        ["--warmup-prefill-concurrency-ramp-duration"] Above(0.0), "--prefill-concurrency-ramp-duration", "Seconds over which that limit grows from 1.";
         ["--warmup-request-rate"] Above(0.0), "--request-rate", "Requests per second during warmup.";
         ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
         ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
