@@ -21,6 +21,7 @@ mod prepare;
 mod queue;
 mod ready;
 mod recorder;
+mod rivals;
 mod watch;
 mod watched;
 mod workers;
@@ -31,6 +32,7 @@ use gate::Gate;
 use machine::Machine;
 use prepare::Prepared;
 use recorder::{Live, Recorded, Recorder, RecorderParts};
+use rivals::Rivals;
 use watched::Watched;
 
 /// Why a run could not start. Nothing was sent.
@@ -260,6 +262,7 @@ fn conduct(
         ),
     );
     let machine = Machine::read(cores);
+    let rivals = Rivals::begin(cores, &clock);
     let workers = workers::start(prepared, cores, &clock, &reach, &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let mut watched = Watched::new(&clock, workers.numbers());
@@ -267,7 +270,10 @@ fn conduct(
     let watching = || watch::until_over(plan, &gate, &live, &clock, signals, over);
     let interrupted = cores::on_idle_thread("watcher", watching)?;
     let (mut workers, failure) = workers.join();
-    let machine = machine.facts();
+    let machine = MachineFacts {
+        rivals: rivals.found(&workers.health),
+        ..machine.facts()
+    };
     for (index, health) in &mut workers.health {
         watched.complete(*index, health);
     }
