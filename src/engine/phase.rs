@@ -36,6 +36,10 @@ pub(super) struct Running {
     /// When requests under way are cut, and as what.
     cut_at: Option<(Tick, Outcome)>,
     cut: bool,
+    /// An arrival waits for a slot, or for a turn that can be sent.
+    blocked: bool,
+    /// When the last slot came free, or the last turn became ready.
+    freed: Tick,
 }
 
 /// A turn in its think time.
@@ -106,6 +110,21 @@ impl Running {
         self.waiting.push(Reverse(turn));
     }
 
+    /// A session is over, and its slot free from `now` on.
+    pub(super) fn session_ended(&mut self, now: Tick) {
+        self.schedule.session_ended(now);
+        self.freed = now;
+    }
+
+    /// From when on what was due at `due` could be sent.
+    pub(super) fn slot_for(&self, due: Tick) -> Tick {
+        if self.blocked {
+            due.max(self.freed)
+        } else {
+            due
+        }
+    }
+
     /// Turns whose think time is over become ready.
     fn ripen(&mut self, now: Tick) {
         while self.waiting.peek().is_some_and(|turn| turn.0.due <= now) {
@@ -113,6 +132,7 @@ impl Running {
                 return;
             };
             self.schedule.turn_ready(turn.due);
+            self.freed = turn.due;
             self.ready.push_back(turn.session);
         }
     }
@@ -186,10 +206,14 @@ impl Engine {
             match running.schedule.next(now) {
                 Verdict::Send(intent) => self.begin(intent, now),
                 Verdict::WaitUntil(due) => {
+                    running.blocked = false;
                     until = until.min(due);
                     break;
                 }
-                Verdict::WaitForSlot => break,
+                Verdict::WaitForSlot => {
+                    running.blocked = true;
+                    break;
+                }
                 Verdict::Done => {
                     running.sending_over = true;
                     self.drop_waiting(now);
@@ -227,7 +251,7 @@ impl Engine {
     /// Sessions that wait for a turn that will not come end here, and connections of their own with them.
     fn drop_waiting(&mut self, now: Tick) {
         for session in self.phases.running().take_waiting() {
-            self.phases.running().schedule.session_ended(now);
+            self.phases.running().session_ended(now);
             if let Some(conn) = session.own_connection() {
                 self.close(conn);
             }
@@ -291,6 +315,8 @@ impl Engine {
             sending_over: false,
             cut_at,
             cut: false,
+            blocked: false,
+            freed: start,
         });
         self.run_phase(now)
     }

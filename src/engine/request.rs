@@ -98,6 +98,7 @@ impl Engine {
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
         exchange.ticks.due = intent.due;
+        exchange.ticks.slot = self.phases.running().slot_for(intent.due);
         exchange.ticks.start = now;
         exchange.ticks.submitted = now;
         exchange.request_uuid = request_uuid;
@@ -273,7 +274,7 @@ impl Engine {
             return;
         };
         if session.is_last_turn() || self.phases.is_cut() {
-            self.phases.running().schedule.session_ended(now);
+            self.phases.running().session_ended(now);
             return;
         }
         let good = flight.exchange.outcome == Outcome::Success

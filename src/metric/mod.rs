@@ -9,6 +9,7 @@ use crate::record::ErrorDetails;
 mod context;
 mod gaps;
 pub mod health;
+pub mod lag;
 mod notes;
 pub mod quantile;
 pub mod registry;
@@ -17,6 +18,7 @@ mod run;
 pub mod slo;
 mod spacing;
 mod sweepline;
+mod weighted;
 
 pub use context::Context;
 pub use run::Accumulator;
@@ -54,6 +56,8 @@ pub struct Summary {
     pub error_count: u64,
     /// Cut by the end of the run.
     pub cancelled_count: u64,
+    /// How late requests were sent; see [`lag::LagHistogram`].
+    pub schedule_lag: lag::LagHistogram,
     /// What the reader must know before trusting the numbers: replies that came whole in one read, bursts, token counts that differ
     /// from the server's by over 2 %, lengths not honoured, percentiles of too few samples.
     pub notes: Vec<String>,

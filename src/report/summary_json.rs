@@ -93,9 +93,20 @@ pub(super) fn render_summary(
             put(row.metric.tag, metric(row.metric.unit, &row.stats));
         }
     }
+    put("schedule_lag_histogram", lag_histogram(summary));
     put("client", client(&report.client, summary));
     put("client_health", json!(report.client.health.json()));
     pretty(Value::Object(root))
+}
+
+/// How many requests were sent how late; null when none was.
+fn lag_histogram(summary: &Summary) -> Value {
+    let buckets = &summary.schedule_lag.buckets;
+    if buckets.is_empty() {
+        return Value::Null;
+    }
+    let buckets = buckets.iter().map(|(most, count)| json!([most, count]));
+    json!({ "unit": "ns", "columns": ["at_most", "count"], "buckets": buckets.collect::<Vec<_>>() })
 }
 
 /// 2-space indented text without nulls.
