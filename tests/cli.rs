@@ -445,9 +445,10 @@ fn secrets_are_in_no_text_that_is_written() {
 #[test]
 fn unknown_objectives_are_found_with_the_metrics_in_hand() {
     let plan = profile(&["--goodput", "known:1 unknown:2"]).unwrap();
-    let problems = tokenring::config::check_goodput(&plan, &|tag| tag == "known");
+    let problems = tokenring::config::check_goodput(&plan, &["other", "known"]);
     assert_eq!(problems.len(), 1);
     assert!(problems[0].0.contains("\"unknown\""));
+    assert!(problems[0].0.ends_with(" are other, known"));
 }
 
 /// Words that make trouble likely.

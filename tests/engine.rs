@@ -225,6 +225,7 @@ fn requests_start_when_they_are_due() {
             let mut dues = Vec::new();
             for exchange in &played.exchanges {
                 assert_eq!(exchange.ticks.start, exchange.ticks.due, "{arrivals:?}");
+                assert_eq!(exchange.ticks.slot, exchange.ticks.due, "{arrivals:?}");
                 // A worker can spin shortly before a send only if it knows of it.
                 let known = played.outcome.announced.contains(&exchange.ticks.due);
                 let by_rate = arrivals != Arrivals::ClosedLoop;
@@ -242,6 +243,35 @@ fn requests_start_when_they_are_due() {
             }
         }
     }
+}
+
+/// With a cap the wait for a slot is told apart from the client's own lateness, which is none in a world that takes no time.
+#[test]
+fn a_wait_for_a_slot_is_no_lateness_of_the_client() {
+    let mut bench = Bench::new(PhasePlan {
+        arrivals: Arrivals::Constant { rate: 5_000.0 },
+        ..closed_loop(2, 60)
+    });
+    bench.words.turns = 3;
+    bench.words.think = Nanos(MILLI);
+    let judged = Judged::of(&bench, 7);
+    let mut simulation = Simulation::new(7);
+    simulation.server = Box::new(stream);
+    let played = bench.play(simulation);
+    check(&played, &judged);
+    let ends: Vec<Tick> = played.exchanges.iter().map(|e| e.ticks.end).collect();
+    let mut waited = 0;
+    for exchange in &played.exchanges {
+        let ticks = exchange.ticks;
+        assert_eq!(ticks.slot, ticks.submitted, "{ticks:?}");
+        if ticks.slot > ticks.due {
+            waited += 1;
+            // It was there when a session ended, or at the end of a turn's think time.
+            let freed = ends.contains(&ticks.slot) || exchange.id.turn > 0;
+            assert!(freed, "{ticks:?}");
+        }
+    }
+    assert!(waited > 30, "only {waited} waited");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use tokenring::clock::Nanos;
 use tokenring::config::Slo;
 use tokenring::endpoint::{PieceKind, Usage};
+use tokenring::metric::lag::LagHistogram;
 use tokenring::metric::{
     Accumulator, Context, Group, Stats, Summary, Value, quantile, registry, request, slo,
 };
@@ -149,6 +150,7 @@ fn set(record: &mut Record, context: &mut Context, line: &str) {
             (record.trace.first_body, record.trace.last_body) =
                 (Some(millis(rest[0])), Some(millis(rest[1])));
         }
+        "late" => (record.lateness, record.slot_wait) = (millis(rest[0]), millis(rest[1])),
         "bytes" => {
             (record.trace.bytes_sent, record.trace.bytes_received) =
                 (number(0).unwrap(), number(1).unwrap());
@@ -334,6 +336,108 @@ fn lateness_counts_in_effective_latency() {
     assert_avg(&summary, "credit_to_start_latency", 250.0);
     // 500 + 25 and, for a failure, its end: 40.
     assert_avg(&summary, "effective_latency", 282.5);
+}
+
+/// Successes, failures and cut requests: whatever sent a byte was late by something.
+#[test]
+fn schedule_lag_is_of_all_requests_that_were_sent() {
+    let sent = |mut record: Record, late_ms: u64, slot_ms: u64| {
+        record.lateness = Nanos::from_millis(late_ms);
+        record.slot_wait = Nanos::from_millis(slot_ms);
+        record.trace.send_start = Some(Nanos::from_millis(1));
+        record
+    };
+    let mut cut = streamed(0, &[10]);
+    cut.cancelled = true;
+    cut.error = Some(ErrorDetails::default());
+    let records = [
+        sent(streamed(0, &[10, 20]), 1, 0),
+        sent(failed(0, 40, 500), 3, 2),
+        sent(cut, 5, 6),
+        failed(0, 40, 0),
+    ];
+    let summary = summary(&records, &streaming());
+    for (tag, mean, most) in [
+        ("schedule_lag", 4.0, 6.0),
+        ("slot_wait", 8.0 / 3.0, 6.0),
+        ("client_lag", 4.0 / 3.0, 2.0),
+    ] {
+        let stats = summary.row(tag).unwrap().stats;
+        assert_eq!((stats.count, stats.max), (Some(3), Some(most)), "{tag}");
+        assert_avg(&summary, tag, mean);
+        assert!(stats.p1.is_some() && stats.std.is_some(), "{tag}");
+    }
+    // A bucket holds what is at most its value and at most a sixteenth below it.
+    let buckets = &summary.schedule_lag.buckets;
+    let lags_ns: [u64; 3] = [2_000_000, 4_000_000, 6_000_000];
+    assert_eq!(buckets.len(), lags_ns.len());
+    for ((most_ns, count), lag_ns) in buckets.iter().zip(lags_ns) {
+        assert_eq!(*count, 1);
+        assert!(
+            (lag_ns..=lag_ns + lag_ns / 16).contains(most_ns),
+            "{most_ns}"
+        );
+    }
+}
+
+#[test]
+fn the_lag_histogram_is_bounded() {
+    let lags_ms: Vec<f64> = (0..200_000).map(|i| 1e-6 * 1.0002_f64.powi(i)).collect();
+    let LagHistogram { buckets } = LagHistogram::of(&lags_ms);
+    assert!(buckets.len() <= 720, "{}", buckets.len());
+    assert!(buckets.is_sorted_by(|a, b| a.0 < b.0));
+    let counted: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+    assert_eq!(counted, 200_000);
+    assert!(LagHistogram::of(&[]).buckets.is_empty());
+}
+
+/// AIPerf's rules, one a line of `metric/goodput.txt`.
+#[test]
+fn objectives_of_one_request() {
+    let lines = include_str!("metric/goodput.txt").lines().skip(1);
+    let mut cases = 0;
+    for line in lines {
+        let [_, objectives, request, good] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let mut record = streamed(0, &[100, 200, 300]);
+        match request {
+            "plain" => record.streamed = false,
+            "cut" => (record.cancelled, record.error) = (true, Some(ErrorDetails::default())),
+            "failed" => record = failed(0, 1, 500),
+            "late" => record.lateness = Nanos::from_millis(50),
+            other => assert_eq!(other, "stream"),
+        }
+        let objectives = objectives.split(' ').map(|word| {
+            let (tag, threshold) = word.split_once(':').unwrap();
+            Slo {
+                tag: tag.to_owned(),
+                threshold: threshold.parse().unwrap(),
+            }
+        });
+        let context = Context {
+            goodput: objectives.collect(),
+            ..streaming()
+        };
+        let summary = summary(&[record], &context);
+        let expected = f64::from(good == "yes");
+        assert_eq!(
+            avg(&summary, "good_request_count"),
+            Some(expected),
+            "{line}"
+        );
+        // A cut request is neither a success nor an error, so there may be nothing to divide by.
+        let fraction = (request != "cut").then_some(expected);
+        assert_eq!(avg(&summary, "good_request_fraction"), fraction, "{line}");
+        cases += 1;
+    }
+    assert_eq!(cases, 14);
+    let without = summary(&[streamed(0, &[100])], &streaming());
+    for tag in ["goodput", "good_request_count", "good_request_fraction"] {
+        assert!(without.row(tag).is_none(), "{tag}");
+    }
+    let tags = slo::applicable_tags(&streaming());
+    assert!(tags.contains(&"intended_time_to_first_token") && !tags.contains(&"goodput"));
 }
 
 #[test]

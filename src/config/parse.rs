@@ -264,14 +264,17 @@ fn calibrate(words: &[String]) -> Result<Command, Problems> {
     }
 }
 
-/// Objectives whose metric nobody knows. `known` is asked for each tag, since the metrics stand in a later room.
-pub fn check_goodput(plan: &Plan, known: &dyn Fn(&str) -> bool) -> Vec<Problem> {
-    let unknown = plan.goodput.iter().filter(|slo| !known(&slo.tag));
+/// Objectives on what no request of this run has a value of. `known` are the tags that one may name, which a later room knows.
+#[must_use]
+pub fn check_goodput(plan: &Plan, known: &[&str]) -> Vec<Problem> {
+    let unknown = plan.goodput.iter();
+    let unknown = unknown.filter(|slo| !known.contains(&slo.tag.as_str()));
     unknown
         .map(|slo| {
             Problem(format!(
-                "--goodput names the metric {:?}, which does not exist; use a metric's tag",
-                slo.tag
+                "--goodput names {:?}, of which no request of this run has a value; those that have one are {}",
+                slo.tag,
+                known.join(", ")
             ))
         })
         .collect()

@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::clock::Tick;
 use crate::record::Outcome;
-use crate::schedule::{Schedule, Verdict};
+use crate::schedule::{Intent, IntentKind, Schedule, Verdict};
 
 use super::request::Session;
 use super::{Engine, GATE_WAIT, LONGEST_WAIT, Stop};
@@ -43,6 +43,10 @@ pub(super) struct Running {
     /// When requests under way are cut, and as what.
     pub(super) cut_at: Option<(Tick, Outcome)>,
     cut: bool,
+    /// An arrival may wait for a turn that can be sent.
+    blocked: bool,
+    /// When the last turn became ready.
+    ripened: Tick,
 }
 
 /// A turn in its think time.
@@ -135,6 +139,8 @@ impl Running {
             sending_over: false,
             cut_at: schedule.grace_end().map(|at| (at, Outcome::GraceEnded)),
             cut: false,
+            blocked: false,
+            ripened: Tick(0),
             schedule,
         }
     }
@@ -162,6 +168,14 @@ impl Running {
         self.waiting.push(Reverse(turn));
     }
 
+    /// From when on `intent` could be sent.
+    pub(super) fn sendable(&self, intent: Intent) -> Tick {
+        match intent.kind {
+            IntentKind::Continue if self.blocked => intent.slot.max(self.ripened),
+            _ => intent.slot,
+        }
+    }
+
     /// Turns whose think time is over become ready.
     fn ripen(&mut self, now: Tick) {
         while self.waiting.peek().is_some_and(|turn| turn.0.due <= now) {
@@ -169,6 +183,7 @@ impl Running {
                 return;
             };
             self.schedule.turn_ready(turn.due);
+            self.ripened = turn.due;
             self.ready.push_back(turn.session);
         }
     }
@@ -244,10 +259,14 @@ impl Engine {
             match running.schedule.next(now) {
                 Verdict::Send(intent) => self.begin(intent, now),
                 Verdict::WaitUntil(due) => {
+                    running.blocked = false;
                     until = until.min(due);
                     break;
                 }
-                Verdict::WaitForSlot => break,
+                Verdict::WaitForSlot => {
+                    running.blocked = true;
+                    break;
+                }
                 Verdict::NeedTurns { session } => {
                     let conversation = self.workload.pick(self.phases.index(), session);
                     let turns = self.workload.turn_count(conversation);

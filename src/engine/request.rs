@@ -103,6 +103,7 @@ impl Engine {
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
         exchange.ticks.due = intent.due;
+        exchange.ticks.slot = self.phases.running().sendable(intent);
         exchange.ticks.start = now;
         exchange.ticks.submitted = now;
         exchange.request_uuid = request_uuid;

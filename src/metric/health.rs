@@ -248,8 +248,9 @@ pub struct ScheduleLag {
     pub p99_ms: f64,
     /// Largest, in ms.
     pub max_ms: f64,
-    /// All of it is the client's: due times are given by a rate, and no request waits for a slot.
-    pub is_ours: bool,
+    /// 99th percentile of what the client itself added to it, without waits for a slot and connection set-up, in ms; `None` in the closed loop, which has no due
+    /// times of its own.
+    pub client_p99_ms: Option<f64>,
 }
 
 /// Everything that is judged.

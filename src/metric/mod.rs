@@ -11,6 +11,7 @@ mod context;
 mod frame;
 mod gaps;
 pub mod health;
+pub mod lag;
 mod notes;
 pub mod quantile;
 pub mod registry;
@@ -22,6 +23,7 @@ mod spacing;
 mod sparse;
 pub mod steady;
 mod sweepline;
+mod weighted;
 
 pub use context::Context;
 pub use frame::PhaseFrame;
@@ -64,6 +66,8 @@ pub struct Summary {
     pub cancelled_count: u64,
     /// Its steady state, where the phase's plan is known.
     pub steady: Option<Steady>,
+    /// How late requests were sent; see [`lag::LagHistogram`].
+    pub schedule_lag: lag::LagHistogram,
     /// What the reader must know before trusting the numbers: replies that came whole in one read, bursts, token counts that differ
     /// from the server's by over 2 %, lengths not honoured, percentiles of too few samples.
     pub notes: Vec<String>,

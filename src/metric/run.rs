@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use super::arrival::{self, Arrived};
 use super::gaps::Gaps;
+use super::lag::{LagHistogram, lag};
 use super::notes::Observed;
 use super::registry::METRICS;
 use super::request::{self, index};
@@ -257,6 +258,7 @@ impl Accumulator {
             success_count: self.success_count,
             error_count: self.error_count,
             cancelled_count: self.cancelled_count,
+            schedule_lag: LagHistogram::of(&self.series[index!("schedule_lag")]),
             notes: self.observed.notes(samples),
             steady,
         }
@@ -310,6 +312,12 @@ impl Accumulator {
         let effective = record.lateness + last.unwrap_or(record.end);
         self.series[index!("credit_to_start_latency")].push(record.lateness.millis());
         self.series[index!("effective_latency")].push(effective.millis());
+        if let Some(lag) = lag(record).filter(|_| record.cancelled || !record.is_success()) {
+            // Those of successes come with their other values.
+            self.series[index!("schedule_lag")].push(lag.schedule.millis());
+            self.series[index!("slot_wait")].push(lag.slot.millis());
+            self.series[index!("client_lag")].push(lag.client.millis());
+        }
         if let Some(setup) = request::connection_setup(record) {
             self.series[index!("connection_setup")].push(setup.millis());
         }

@@ -23,6 +23,8 @@ pub struct Record {
     pub monotonic_start_ns: u64,
     /// How long before the start the request was due (intended send time); 0 when it was on time.
     pub lateness: Nanos,
+    /// How long of that it waited for a slot, or for a turn that could be sent.
+    pub slot_wait: Nanos,
     /// Response head received; `None` when none came.
     pub head_received: Option<Nanos>,
     /// End of the exchange. A whole response: the arrival of its last byte, by the source of stamps that the run takes for every

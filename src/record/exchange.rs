@@ -93,6 +93,9 @@ pub struct RequestId {
 pub struct Ticks {
     /// When the schedule meant it to be sent. In the closed loop: when the slot came free.
     pub due: Tick,
+    /// From when on it could be sent: when it was due, or when the slot or the turn that it waited for was there, if that was later.
+    /// Of several that came free in one batch of completions the last is taken for all, so it may be late by the length of a batch.
+    pub slot: Tick,
     /// Start of the request (AIPerf's `start_perf_ns`): the stamp just before the first system call for it, which begins its
     /// connection's set-up or, on a kept connection, sends its first byte. When the engine took it up, if it never got that far.
     pub start: Tick,
@@ -120,6 +123,7 @@ impl Default for Ticks {
         let never = Tick::NEVER;
         Ticks {
             due: never,
+            slot: never,
             start: never,
             submitted: never,
             connect_start: never,

@@ -80,6 +80,11 @@ impl Interpreter {
             } else {
                 calibration.between(due, moments.start)
             },
+            slot_wait: if due == Tick::NEVER || exchange.ticks.slot == Tick::NEVER {
+                Nanos(0)
+            } else {
+                calibration.between(due, exchange.ticks.slot)
+            },
             head_received: moments.at(exchange.ticks.head_received),
             end: moments.end(),
             last_response: moments.last_response(&reading),

@@ -166,7 +166,7 @@ impl HealthReport {
                 "p50_ms": number::json(lag.p50_ms),
                 "p99_ms": number::json(lag.p99_ms),
                 "max_ms": number::json(lag.max_ms),
-                "is_client_only": lag.is_ours,
+                "client_p99_ms": lag.client_p99_ms.and_then(number::json),
             })),
             "quota_cpus": machine.quota_cpus.and_then(number::json),
             "throttled_periods": machine.throttled.map(|t| t.periods),

@@ -105,6 +105,7 @@ fn stamps(exchange: &Exchange, calibration: &Calibration) -> Map<String, Value> 
     let ticks = &exchange.ticks;
     let moments = [
         ("due_perf_ns", ticks.due),
+        ("slot_perf_ns", ticks.slot),
         ("submitted_perf_ns", ticks.submitted),
         ("connect_start_perf_ns", ticks.connect_start),
         ("connect_end_perf_ns", ticks.connect_end),

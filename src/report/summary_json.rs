@@ -96,6 +96,7 @@ pub(super) fn render_summary(
     if let Some(steady) = &summary.steady {
         put("steady_state", steady_state(steady));
     }
+    put("schedule_lag_histogram", lag_histogram(summary));
     put("client", client(&report.client, summary));
     put("client_health", json!(report.client.health.json()));
     pretty(Value::Object(root))
@@ -120,6 +121,16 @@ fn steady_state(steady: &Steady) -> Value {
         out.extend(rows.map(|r| (r.metric.tag.to_owned(), metric(r.metric.unit, &r.stats))));
     }
     out
+}
+
+/// How many requests were sent how late; null when none was.
+fn lag_histogram(summary: &Summary) -> Value {
+    let buckets = &summary.schedule_lag.buckets;
+    if buckets.is_empty() {
+        return Value::Null;
+    }
+    let buckets = buckets.iter().map(|(most, count)| json!([most, count]));
+    json!({ "unit": "ns", "columns": ["at_most", "count"], "buckets": buckets.collect::<Vec<_>>() })
 }
 
 /// 2-space indented text without nulls.

@@ -197,17 +197,17 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
     }
 }
 
-/// How late requests were sent. In a closed loop, and with a cap, the wait for a slot is in it.
+/// How late requests were sent: the metric of that name, and of its parts the client's own.
 fn schedule_lag(plan: &Plan, profiling: &Summary) -> Option<ScheduleLag> {
-    let stats = profiling.row("credit_to_start_latency")?.stats;
+    let stats = profiling.row("schedule_lag")?.stats;
     let phase = plan.phases.iter().find(|p| p.kind == PhaseKind::Profiling);
-    let by_rate =
-        phase.is_some_and(|p| p.arrivals != Arrivals::ClosedLoop && p.concurrency.is_none());
+    let by_rate = phase.is_some_and(|p| p.arrivals != Arrivals::ClosedLoop);
+    let client = profiling.row("client_lag").filter(|_| by_rate);
     Some(ScheduleLag {
         p50_ms: stats.p50?,
         p99_ms: stats.p99?,
         max_ms: stats.max?,
-        is_ours: by_rate,
+        client_p99_ms: client.and_then(|row| row.stats.p99),
     })
 }
 

@@ -42,7 +42,7 @@ impl Prepared {
     /// Loads, generates, renders and resolves.
     pub(super) fn new(plan: Plan, seed: u64) -> Result<Prepared, RunError> {
         let context = Context::of(&plan);
-        let problems = check_goodput(&plan, &|tag| slo::applicable(tag, &context));
+        let problems = check_goodput(&plan, &slo::applicable_tags(&context));
         if !problems.is_empty() {
             return Err(Problems(problems).into());
         }

@@ -51,7 +51,7 @@ use users::Users;
 /// let due = Tick(1_000_000);
 /// assert_eq!(schedule.next(Tick(0)), Verdict::WaitUntil(due));
 /// let kind = IntentKind::Start { session: 0 };
-/// assert_eq!(schedule.next(due), Verdict::Send(Intent { due, kind }));
+/// assert_eq!(schedule.next(due), Verdict::Send(Intent { due, slot: due, kind }));
 /// assert_eq!(schedule.next_request_number(), 0);
 /// assert_eq!(schedule.next(due), Verdict::Done);
 /// ```
@@ -124,6 +124,8 @@ pub enum Verdict {
 pub struct Intent {
     /// Intended send time.
     pub due: Tick,
+    /// Since when it could be sent: when it was due, or when the last of the slots that it takes came free.
+    pub slot: Tick,
     /// What it is.
     pub kind: IntentKind,
 }
@@ -451,11 +453,14 @@ impl Schedule {
 
     fn issue(&mut self, due: Tick, starts: bool) -> Intent {
         self.issued += 1;
+        let mut slot = due;
         if let Some(slots) = &mut self.prefill {
+            slot = slot.max(slots.free_at());
             slots.take();
         }
         let kind = if starts {
             if let Some(slots) = &mut self.slots {
+                slot = slot.max(slots.free_at());
                 slots.take();
             }
             let session = self.deal.number(self.started);
@@ -465,7 +470,7 @@ impl Schedule {
         } else {
             IntentKind::Continue
         };
-        Intent { due, kind }
+        Intent { due, slot, kind }
     }
 
     /// No stop rule lets another request go, whatever becomes ready.

@@ -198,7 +198,7 @@ fn check_ticks(exchange: &Exchange, place: &str) {
         ticks.due != Tick::NEVER && ticks.start != Tick::NEVER && ticks.end != Tick::NEVER,
         "{place}: {ticks:?}"
     );
-    let taken_up = [ticks.due, ticks.submitted, ticks.start];
+    let taken_up = [ticks.due, ticks.slot, ticks.submitted, ticks.start];
     assert!(taken_up.is_sorted(), "{place}: {ticks:?}");
     let set_up = [ticks.connect_start, ticks.connect_end];
     let (before, within) = if exchange.link.ahead {

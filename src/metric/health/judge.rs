@@ -169,9 +169,10 @@ fn is_measured(worker: &WorkerHealth) -> bool {
 }
 
 fn of_stamps(health: &Health, found: &mut Found) {
-    if let Some(lag) = health.schedule_lag.filter(|lag| lag.is_ours) {
-        found.when(level(lag.p99_ms, LAG_MS), "schedule_lag", || {
-            format!("1 request in 100 was sent {:.1} ms late", lag.p99_ms)
+    let lag = health.schedule_lag.and_then(|lag| lag.client_p99_ms);
+    if let Some(lag_ms) = lag {
+        found.when(level(lag_ms, LAG_MS), "schedule_lag", || {
+            format!("1 request in 100 was sent {lag_ms:.1} ms late")
         });
     }
     let ring = &health.ring;

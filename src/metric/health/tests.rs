@@ -130,7 +130,7 @@ const THRESHOLDS: [(&str, f64, f64, f64, Set); 15] = [
     ("schedule_lag", 0.999, 1.0, 10.0, |h, v| {
         h.schedule_lag = Some(ScheduleLag {
             p99_ms: v,
-            is_ours: true,
+            client_p99_ms: Some(v),
             ..ScheduleLag::default()
         });
     }),
