@@ -196,6 +196,9 @@ fn sample(flag: &Flag) -> String {
         "--input-file" | "--system-prompt-file" => {
             format!("{}/tests/cli/one.jsonl", env!("CARGO_MANIFEST_DIR"))
         }
+        "--request-rate-series" => {
+            format!("{}/tests/cli/series.json", env!("CARGO_MANIFEST_DIR"))
+        }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
         "--url-weights" => "3".to_owned(),
@@ -219,6 +222,10 @@ fn company(flag: &Flag) -> Vec<String> {
     let text = match flag.names[0] {
         "--benchmark-grace-period" => "--benchmark-duration 1",
         "--warmup-grace-period" | "--warmup-seamless" => "--warmup-duration 1",
+        "--arrival-smoothness" | "--request-rate-ramp-duration" | "--late-policy" => {
+            "--request-rate 5"
+        }
+        "--warmup-request-rate-ramp-duration" => "--request-rate 5 --warmup-duration 1",
         "--slice-attribution" => "--slice-duration 1",
         "--url-weights" => "--url-strategy weighted",
         "--user-centric-rate" => "--conversation-turn-mean 2 --num-users 2",
@@ -339,8 +346,9 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
-    // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights and --pre-connect.
-    assert_eq!(flags::profile().count(), 276);
+    // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect and
+    // --late-policy.
+    assert_eq!(flags::profile().count(), 277);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();
@@ -363,7 +371,7 @@ fn help_and_man_page_mention_every_working_flag() {
         );
     }
     assert!(
-        !help.contains("gamma") && !help.contains("random, or weighted"),
+        !help.contains("random, or weighted"),
         "the help offers what is refused"
     );
     assert_eq!(help, printed(&["help", "profile"]));

@@ -84,6 +84,7 @@ fn random_phase(chance: &mut Chance) -> PhasePlan {
         arrivals,
         concurrency: capped.then_some(concurrency),
         slots: random_slots(chance, capped.then_some(concurrency)),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: (kind < 2).then(|| 1 + chance.below(30)),
             sessions: (kind == 2).then(|| 1 + chance.below(20)),
@@ -211,7 +212,7 @@ fn requests_start_when_they_are_due() {
     ] {
         for reuse in [ConnectionReuse::Pooled, ConnectionReuse::Never] {
             let mut bench = Bench::new(PhasePlan {
-                arrivals,
+                arrivals: arrivals.clone(),
                 ..closed_loop(5, 200)
             });
             bench.phases[0].concurrency = concurrency;

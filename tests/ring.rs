@@ -149,6 +149,7 @@ fn drive(way: &Way, load: &Load) -> Left {
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(load.concurrency),
         slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: Some(load.requests),
             ..StopRule::default()

@@ -7,6 +7,8 @@
 mod handover;
 #[path = "schedule/play.rs"]
 mod play;
+#[path = "schedule/rates.rs"]
+mod rates;
 #[path = "schedule/users.rs"]
 mod users;
 
@@ -31,6 +33,7 @@ fn plan(arrivals: Arrivals, concurrency: Option<usize>, stop: StopRule) -> Phase
         arrivals,
         concurrency,
         slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop,
         grace: None,
     }
@@ -212,7 +215,7 @@ proptest! {
     #[test]
     fn workers_together_are_one_worker(rate in 1.0..1e6_f64, seed: u64, workers in 1..9_usize, poisson: bool) {
         let arrivals = if poisson { Arrivals::Poisson { rate } } else { Arrivals::Constant { rate } };
-        prop_assert_eq!(dues(arrivals, seed, workers, 100), dues(arrivals, seed, 1, 100));
+        prop_assert_eq!(dues(arrivals.clone(), seed, workers, 100), dues(arrivals, seed, 1, 100));
     }
 
     #[test]

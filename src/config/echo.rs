@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
+use super::rate::{Gaps, LatePolicy};
 use super::url_strategy::UrlStrategy;
 use crate::clock::Nanos;
 
@@ -294,18 +295,32 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
 }
 
 fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
-    let (arrivals, rate) = match phase.arrivals {
-        Arrivals::ClosedLoop => ("concurrency", None),
-        Arrivals::Constant { rate } => ("constant", Some(rate)),
-        Arrivals::Poisson { rate } => ("poisson", Some(rate)),
-        Arrivals::Users(plan) => ("user_centric", Some(plan.rate)),
+    let (arrivals, rate, smoothness) = match &phase.arrivals {
+        Arrivals::ClosedLoop => ("concurrency", None, None),
+        Arrivals::Constant { rate } => ("constant", Some(*rate), None),
+        Arrivals::Poisson { rate } => ("poisson", Some(*rate), None),
+        Arrivals::Gamma { rate, shape } => ("gamma", Some(*rate), Some(*shape)),
+        Arrivals::Changing { gaps, curve } => match gaps {
+            Gaps::Even => ("constant", Some(curve.last()), None),
+            Gaps::Exponential => ("poisson", Some(curve.last()), None),
+            Gaps::Gamma { shape } => ("gamma", Some(curve.last()), Some(*shape)),
+        },
+        Arrivals::Users(plan) => ("user_centric", Some(plan.rate), None),
+    };
+    let curve = match &phase.arrivals {
+        Arrivals::Changing { curve, .. } => {
+            let points = curve.points().iter();
+            let points = points.map(|p| json!({"time_s": p.seconds, "qps": p.rate}));
+            Some(Value::Array(points.collect()))
+        }
+        _ => None,
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
     let ramp = |length: Option<Nanos>| length.map(|l| json!({ "duration": l.seconds() }));
     let connections = phase.slots.pre_connect;
     let pre_connect = (connections > 0).then(|| json!(connections));
     let warmup = phase.kind == PhaseKind::Warmup;
-    let users = match phase.arrivals {
+    let users = match &phase.arrivals {
         Arrivals::Users(plan) => Some(json!(plan.users)),
         _ => None,
     };
@@ -328,6 +343,12 @@ fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
         ("prefill_ramp", ramp(phase.slots.prefill_ramp)),
         ("pre_connect", pre_connect),
         ("rate", rate.map(|rate| json!(rate))),
+        ("smoothness", smoothness.map(|shape| json!(shape))),
+        ("rate_points", curve),
+        (
+            "late_policy",
+            (phase.late == LatePolicy::Skip).then(|| json!("skip")),
+        ),
         ("grace_period", seconds(phase.grace)),
         ("cancellation", cancelled),
     ];

@@ -5,6 +5,7 @@
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use super::rate;
 use super::slots;
 use super::users;
 use crate::clock::Nanos;
@@ -17,7 +18,7 @@ const GRACE_SECONDS_DEFAULT: f64 = 30.0;
 /// Warmup (if asked for), then profiling.
 pub(super) fn phases(settings: &Settings, problems: &mut Problems) -> Vec<PhasePlan> {
     check(settings, problems);
-    let warmup = warmup(settings);
+    let warmup = warmup(settings, problems);
     if settings.given("--warmup-seamless") && warmup.is_none() {
         problems.push("--warmup-seamless needs a warmup: give --warmup-request-count, --num-warmup-sessions or --warmup-duration");
     }
@@ -26,7 +27,6 @@ pub(super) fn phases(settings: &Settings, problems: &mut Problems) -> Vec<PhaseP
 }
 
 fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
-    let rate = settings.number("--request-rate");
     let mut stop = StopRule {
         requests: settings.integer("--request-count"),
         sessions: settings.integer("--conversation-num"),
@@ -42,7 +42,7 @@ fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
         .unwrap_or(GRACE_SECONDS_DEFAULT);
     let arrivals = match users::users(settings, &stop, problems) {
         Some(users) => Arrivals::Users(users),
-        None => arrivals(rate, settings.choice("--arrival-pattern")),
+        None => rate::arrivals(settings, &rate::PROFILING, problems),
     };
     let concurrency = settings
         .size("--concurrency")
@@ -53,12 +53,13 @@ fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
         arrivals,
         concurrency,
         slots: slots::profiling(settings, concurrency),
+        late: rate::late_policy(settings),
         stop,
         grace: stop.duration.and(finite(grace)),
     }
 }
 
-fn warmup(settings: &Settings) -> Option<PhasePlan> {
+fn warmup(settings: &Settings, problems: &mut Problems) -> Option<PhasePlan> {
     let stop = StopRule {
         requests: settings.integer("--warmup-request-count"),
         sessions: settings.integer("--num-warmup-sessions"),
@@ -69,35 +70,21 @@ fn warmup(settings: &Settings) -> Option<PhasePlan> {
     if stop == StopRule::default() {
         return None;
     }
-    let rate = settings
-        .number("--warmup-request-rate")
-        .or(settings.number("--request-rate"));
-    let pattern = settings
-        .choice("--warmup-arrival-pattern")
-        .or(settings.choice("--arrival-pattern"));
+    let arrivals = rate::arrivals(settings, &rate::WARMUP, problems);
     let concurrency = settings
         .size("--warmup-concurrency")
         .or(settings.size("--concurrency"))
-        .or(rate.is_none().then_some(1));
+        .or((arrivals == Arrivals::ClosedLoop).then_some(1));
     Some(PhasePlan {
         kind: PhaseKind::Warmup,
         seamless: false,
-        arrivals: arrivals(rate, pattern),
+        arrivals,
         concurrency,
         slots: slots::warmup(settings, concurrency),
+        late: rate::late_policy(settings),
         stop,
         grace: settings.number("--warmup-grace-period").and_then(finite),
     })
-}
-
-/// Without a rate the loop is closed whatever the pattern; with one, every pattern but `constant` is taken for `poisson`, as in
-/// AIPerf (`gamma` is refused before).
-fn arrivals(rate: Option<f64>, pattern: Option<&str>) -> Arrivals {
-    match (rate, pattern) {
-        (None, _) => Arrivals::ClosedLoop,
-        (Some(rate), Some("constant")) => Arrivals::Constant { rate },
-        (Some(rate), _) => Arrivals::Poisson { rate },
-    }
 }
 
 fn finite(seconds: f64) -> Option<Nanos> {
@@ -116,14 +103,7 @@ fn check(settings: &Settings, problems: &mut Problems) {
         }
     }
     slots::check(settings, problems);
-    for flag in ["--arrival-pattern", "--warmup-arrival-pattern"] {
-        if settings.choice(flag) == Some("gamma") {
-            problems.push(format!(
-                "{} gamma is an AIPerf pattern that tokenring does not do yet; use constant or poisson",
-                settings.spelling(flag)
-            ));
-        }
-    }
+    rate::check(settings, problems);
     for flag in [
         "--benchmark-duration",
         "--warmup-duration",
@@ -136,17 +116,19 @@ fn check(settings: &Settings, problems: &mut Problems) {
 
 /// `concurrency8`, `request_rate5.0`, or both with a hyphen; `user_centric-users15-qps1.0` with users.
 pub(super) fn stimulus(phase: &PhasePlan) -> String {
-    if let Arrivals::Users(plan) = phase.arrivals {
+    if let Arrivals::Users(plan) = &phase.arrivals {
         let rate = python_float(plan.rate);
         return format!("user_centric-users{}-qps{rate}", plan.users);
     }
     let concurrency = phase.concurrency.map(|n| format!("concurrency{n}"));
-    let rate = match phase.arrivals {
+    let rate = match &phase.arrivals {
         Arrivals::ClosedLoop | Arrivals::Users(_) => None,
-        Arrivals::Constant { rate } | Arrivals::Poisson { rate } => {
-            Some(format!("request_rate{}", python_float(rate)))
+        Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
+            Some(*rate)
         }
+        Arrivals::Changing { curve, .. } => Some(curve.last()),
     };
+    let rate = rate.map(|rate| format!("request_rate{}", python_float(rate)));
     concurrency
         .into_iter()
         .chain(rate)

@@ -4,11 +4,13 @@
 //! that a later room would have to guess.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::cancellation::CancellationPlan;
 use super::driver::{DriverKind, StampKind, WaitPlan};
+use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
 use super::url::TargetUrl;
@@ -307,6 +309,8 @@ pub struct PhasePlan {
     pub concurrency: Option<usize>,
     /// Its other limits, and how they grow.
     pub slots: SlotPlan,
+    /// What becomes of arrivals at a rate that could not be sent in time.
+    pub late: LatePolicy,
     /// The first of these that is reached ends sending.
     pub stop: StopRule,
     /// How long requests in flight may go on after `stop.duration`; `None` waits for all.
@@ -314,7 +318,7 @@ pub struct PhasePlan {
 }
 
 /// When requests are due.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// As soon as a slot is free.
     ClosedLoop,
@@ -327,6 +331,20 @@ pub enum Arrivals {
     Poisson {
         /// Requests per second.
         rate: f64,
+    },
+    /// Gaps of a gamma law; see [`Gaps::Gamma`].
+    Gamma {
+        /// Requests per second.
+        rate: f64,
+        /// The shape k, above 0.
+        shape: f64,
+    },
+    /// A rate that changes.
+    Changing {
+        /// The law of the gaps, whose mean follows the rate.
+        gaps: Gaps,
+        /// Requests per second over time.
+        curve: Arc<RateCurve>,
     },
     /// When a user's next turn comes round.
     Users(UsersPlan),

@@ -161,6 +161,8 @@ pub struct Counts {
     pub fault_ahead: Option<Fault>,
     /// Requests (or sessions) planned for this worker that were not begun, over all finished phases that had a count.
     pub unsent: u64,
+    /// Arrivals left out because they were too late, over all finished phases (`--late-policy skip`).
+    pub skipped: u64,
 }
 
 impl Counts {
@@ -178,5 +180,6 @@ impl Counts {
         self.failed_ahead += other.failed_ahead;
         self.fault_ahead = self.fault_ahead.or(other.fault_ahead);
         self.unsent += other.unsent;
+        self.skipped += other.skipped;
     }
 }

@@ -343,7 +343,9 @@ impl Engine {
         } else {
             counts.started_sessions
         };
+        self.counts.skipped += counts.skipped;
         self.counts.unsent += match counts.planned {
+            Some(planned) if by_requests => planned.saturating_sub(done + counts.skipped),
             Some(planned) => planned.saturating_sub(done),
             None => running.schedule.unsent_arrivals(now),
         };

@@ -17,6 +17,7 @@ pub mod quantile;
 pub mod registry;
 pub mod request;
 mod run;
+mod sent;
 pub mod slices;
 pub mod slo;
 mod spacing;

@@ -194,6 +194,8 @@ const TABLE: &[Metric] = &[
     row("http_req_duration", "HTTP Duration (excl. conn)", "ms", Group::Trace, Some(2120)),
     row("http_req_total", "HTTP Total Time", "ms", Group::Trace, Some(2130)),
     row("credit_to_start_latency", "Credit-to-Start Latency", "ms", Group::Client, Some(10)).run(),
+    row("asked_request_rate", "Asked Request Rate", "requests/sec", Group::Client, Some(6)).larger().run(),
+    row("achieved_request_rate", "Achieved Request Rate", "requests/sec", Group::Client, Some(8)).larger().run(),
     row("schedule_lag", "Schedule Lag", "ms", Group::Client, Some(12)),
     row("slot_wait", "Slot Wait", "ms", Group::Client, Some(14)),
     row("client_lag", "Client Lag", "ms", Group::Client, Some(16)),

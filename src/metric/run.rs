@@ -13,10 +13,11 @@ use super::lag::{LagHistogram, lag};
 use super::notes::Observed;
 use super::registry::METRICS;
 use super::request::{self, index};
+use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, ErrorGroup, PhaseFrame, Row, Stats, Summary, Value, Window, quantile, slo, spacing,
+    Context, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, slo, spacing,
 };
 use crate::record::{Chunk, ErrorDetails, Record};
 
@@ -39,6 +40,7 @@ pub struct Accumulator {
     pub(super) spans: Vec<Span>,
     frame: Option<PhaseFrame>,
     pub(super) arrived: Arrived,
+    sent: SentRate,
     track: Track,
     errors: HashMap<ErrorDetails, u64>,
     pub(super) window: Option<Window>,
@@ -90,6 +92,7 @@ impl Accumulator {
             spans: Vec::new(),
             frame: None,
             arrived: Arrived::default(),
+            sent: SentRate::default(),
             track: Track::default(),
             errors: HashMap::new(),
             window: None,
@@ -197,6 +200,7 @@ impl Accumulator {
         self.spans.extend(other.spans);
         self.frame = self.frame.or(other.frame);
         self.arrived.merge(other.arrived);
+        self.sent.merge(other.sent);
         self.track.merge(other.track);
         for (details, count) in other.errors {
             *self.errors.entry(details).or_default() += count;
@@ -226,6 +230,7 @@ impl Accumulator {
         rows[index!("inter_token_gap")] = self.token_gaps.stats();
         self.adjusted(&mut rows);
         self.scalars(&mut rows);
+        self.sent.fill(self.frame, &mut rows);
         if let Some(measured) = self.window {
             let within = self.arrived.within(measured);
             let window = self.frame.map_or(within, |frame| frame.window(within));
@@ -252,7 +257,7 @@ impl Accumulator {
             b.count.cmp(&a.count).then_with(|| key(a).cmp(&key(b)))
         });
         Summary {
-            rows: finished(rows),
+            rows: quantile::finished(rows),
             errors,
             window: self.window.unwrap_or_default(),
             success_count: self.success_count,
@@ -308,6 +313,7 @@ impl Accumulator {
 
     /// What every record has, whatever became of it.
     fn add_timing(&mut self, record: &Record) {
+        self.sent.add(record);
         let last = record.last_response.filter(|_| record.is_success());
         let effective = record.lateness + last.unwrap_or(record.end);
         self.series[index!("credit_to_start_latency")].push(record.lateness.millis());
@@ -483,16 +489,6 @@ const TOTALS: &[(usize, usize)] = &[
         index!("usage_total_tokens"),
     ),
 ];
-
-/// Rows that have a finite number, in the registry's order.
-fn finished(rows: Vec<Option<Stats>>) -> Vec<Row> {
-    let rows = METRICS.iter().zip(rows);
-    rows.filter_map(|(metric, stats)| {
-        let stats = quantile::finite(stats?);
-        (stats.avg.is_some() || stats.min.is_some()).then_some(Row { metric, stats })
-    })
-    .collect()
-}
 
 /// `value / divisor`, where that is a number.
 fn ratio(value: f64, divisor: f64) -> Option<f64> {

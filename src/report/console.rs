@@ -98,6 +98,9 @@ fn counts(out: &mut String, summary: &Summary, client: &ClientReport) {
     if let Some(unsent) = client.unsent {
         let _ = write!(out, ", {unsent} unsent");
     }
+    if let Some(skipped) = client.skipped {
+        let _ = write!(out, ", {skipped} left out because late");
+    }
     out.push('\n');
 }
 

@@ -99,6 +99,8 @@ pub struct ClientReport {
     pub clock_error_ns: u64,
     /// Requests planned but not sent; `None` where the plan has no number.
     pub unsent: Option<u64>,
+    /// Requests at a rate that were left out because they would have been late; `None` unless the plan says so.
+    pub skipped: Option<u64>,
     /// Requests sent in profiling.
     pub sent: u64,
     /// Exchanges that found the recorder's queue full.

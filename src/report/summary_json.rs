@@ -216,6 +216,7 @@ fn client(client: &ClientReport, summary: &Summary) -> Value {
             "error": summary.error_count,
             "cancelled": summary.cancelled_count,
             "unsent": client.unsent,
+            "skipped": client.skipped,
         },
         "overflow_count": client.overflow_count,
         "coalesced_count": client.coalesced_count,

@@ -41,6 +41,7 @@ fn phase(kind: PhaseKind) -> PhasePlan {
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(1),
         slots: SlotPlan::default(),
+        late: crate::config::LatePolicy::default(),
         stop: StopRule::default(),
         grace: None,
     }

@@ -3,7 +3,9 @@
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
 use crate::clock::{Calibration, Clock, Nanos, Rate};
-use crate::config::{Arrivals, DriverKind, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan};
+use crate::config::{
+    Arrivals, DriverKind, LatePolicy, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan,
+};
 use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, priority};
 use crate::engine::{Arrived, Counts};
 use crate::metric::Summary;
@@ -87,6 +89,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         .phases
         .iter()
         .any(|p| p.stop.requests.or(p.stop.sessions).is_some());
+    let skips = plan.phases.iter().any(|p| p.late == LatePolicy::Skip);
     let reach = &run.reach;
     let (timer, timer_grain_ns) = reach.driver.timer();
     let mut facts = vec![
@@ -118,6 +121,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         clock_drift_ppm: run.calibration.drift_ppm(),
         clock_error_ns: run.calibration.error().0,
         unsent: (counted || open_loop).then_some(counts.unsent),
+        skipped: skips.then_some(counts.skipped),
         sent: counts.sent,
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,

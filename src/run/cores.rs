@@ -142,7 +142,7 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
     let slots = plan
         .phases
         .iter()
-        .map(|phase| match (phase.arrivals, phase.concurrency) {
+        .map(|phase| match (&phase.arrivals, phase.concurrency) {
             (_, Some(concurrency)) => concurrency,
             (Arrivals::ClosedLoop, None) => 1,
             (Arrivals::Users(plan), None) => usize::try_from(plan.users).unwrap_or(usize::MAX),
@@ -158,9 +158,12 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
     if !plan.workers.cpus.is_empty() {
         return pool.min(slots);
     }
-    let worth = plan.phases.iter().map(|phase| match phase.arrivals {
+    let worth = plan.phases.iter().map(|phase| match &phase.arrivals {
         Arrivals::ClosedLoop => phase.concurrency.unwrap_or(1).div_ceil(STREAMS_PER_WORKER),
-        Arrivals::Constant { rate } | Arrivals::Poisson { rate } => workers_for(rate),
+        Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
+            workers_for(*rate)
+        }
+        Arrivals::Changing { curve, .. } => workers_for(curve.most()),
         Arrivals::Users(plan) => workers_for(plan.rate),
     });
     worth

@@ -152,7 +152,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
         .phases
         .iter()
         .map(|phase| {
-            let slots = match phase.arrivals {
+            let slots = match &phase.arrivals {
                 Arrivals::Users(plan) => phase.concurrency.or(usize::try_from(plan.users).ok()),
                 _ => phase.concurrency,
             };

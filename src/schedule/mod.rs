@@ -7,6 +7,7 @@ mod arrivals;
 mod cancellation;
 mod deal;
 mod handover;
+mod late;
 mod rotation;
 mod slots;
 mod users;
@@ -35,14 +36,16 @@ use users::Users;
 ///
 /// ```
 /// use tokenring::clock::{Nanos, Rate, Tick};
-/// use tokenring::config::{Arrivals, PhaseKind, PhasePlan, SlotPlan, StopRule};
+/// use tokenring::config::{Arrivals, LatePolicy, PhaseKind, PhasePlan, SlotPlan, StopRule};
 /// use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 ///
 /// let plan = PhasePlan {
 ///     kind: PhaseKind::Profiling,
+///     seamless: false,
 ///     arrivals: Arrivals::Constant { rate: 1_000.0 },
 ///     concurrency: None,
 ///     slots: SlotPlan::default(),
+///     late: LatePolicy::default(),
 ///     stop: StopRule { requests: Some(1), ..StopRule::default() },
 ///     grace: None,
 /// };
@@ -70,6 +73,10 @@ pub struct Schedule {
     deadline: Option<Tick>,
     grace_end: Option<Tick>,
     halted: bool,
+    /// How late, in ticks, an arrival may be sent; later ones are left out.
+    latest: Option<u64>,
+    /// Arrivals left out.
+    skipped: u64,
     /// Verdicts that said `Send`.
     issued: u64,
     /// Numbers given out; never more than `issued`.
@@ -153,6 +160,8 @@ pub struct Counts {
     pub sent_requests: u64,
     /// Sessions started and not ended: slots taken.
     pub open_sessions: u64,
+    /// Arrivals left out because they were late.
+    pub skipped: u64,
 }
 
 impl Schedule {
@@ -172,13 +181,13 @@ impl Schedule {
         let by_arrivals = Deal::by_arrivals(shard, concurrency, prefill);
         let place = (shard.index as u64, by_arrivals.cycle());
         let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
-        let (deal, pace) = match phase.arrivals {
+        let (deal, pace) = match &phase.arrivals {
             config::Arrivals::Users(plan) => {
                 let deal = Deal::by_users(shard, u64::from(plan.users), concurrency, prefill);
-                let users = Users::new(plan, deal, phase.stop, (rate, start, deadline));
+                let users = Users::new(*plan, deal, phase.stop, (rate, start, deadline));
                 (deal, Pace::Users(Box::new(users)))
             }
-            law => match Arrivals::new(law, seed, place, rate, start) {
+            _ => match Arrivals::new(phase, seed, place, rate, start) {
                 Some(arrivals) => (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }),
                 None => {
                     let most = *concurrency.get_or_insert(1);
@@ -214,6 +223,8 @@ impl Schedule {
                 .zip(phase.grace)
                 .map(|(end, grace)| end.plus(rate.ticks(grace))),
             halted: false,
+            latest: late::latest(phase, rate),
+            skipped: 0,
             issued: 0,
             numbered: 0,
             started: 0,
@@ -229,7 +240,7 @@ impl Schedule {
         let concurrency = phase.concurrency.or(closed.then_some(1));
         let limits = [concurrency, phase.slots.prefill];
         let [concurrency, prefill] = limits.map(|most| most.map(|most| most as u64));
-        match phase.arrivals {
+        match &phase.arrivals {
             config::Arrivals::Users(plan) => {
                 Deal::by_users(shard, u64::from(plan.users), concurrency, prefill).stride()
             }
@@ -239,6 +250,7 @@ impl Schedule {
 
     /// What to do at `now`. `Send` takes the intent out of the schedule: send it and ask for its number.
     pub fn next(&mut self, now: Tick) -> Verdict {
+        self.skip_late(now);
         if self.is_over(now) {
             return Verdict::Done;
         }
@@ -293,20 +305,6 @@ impl Schedule {
             Err(Verdict::WaitForSlot) if !may_start && open == 0 => Verdict::Done,
             Err(other) => other,
         }
-    }
-
-    /// How many turns the session has that [`Verdict::NeedTurns`] asked for.
-    pub fn tell_turns(&mut self, turns: u32) {
-        if let Pace::Users(users) = &mut self.pace {
-            users.tell_turns(turns);
-        }
-    }
-
-    /// What is planned for the session that the last [`IntentKind::Start`] began; `None` unless there are users. Its turns are due,
-    /// and its requests numbered, as the course says.
-    #[must_use]
-    pub fn course(&self) -> Option<Course> {
-        self.course
     }
 
     /// A later turn of an open session could be sent since `at`, which is not after now: its predecessor has ended and its think
@@ -390,64 +388,7 @@ impl Schedule {
             started_sessions: self.started,
             sent_requests: self.issued,
             open_sessions: self.open,
-        }
-    }
-
-    /// Arrivals that were due before `until` (and the deadline) and stayed unsent, within the request and session stops: what a
-    /// rate promised and slots did not allow. 0 in the closed loop. Walks over them, so it is for the end of a phase.
-    #[must_use]
-    pub fn unsent_arrivals(&self, until: Tick) -> u64 {
-        let until = self.deadline.map_or(until, |end| end.min(until));
-        let arrivals = match &self.pace {
-            Pace::Slots { .. } => return 0,
-            Pace::Users(users) => return users.due_before(until).saturating_sub(self.issued),
-            Pace::Arrivals { arrivals, .. } => arrivals,
-        };
-        if self.deal.places() == 0 {
-            return 0;
-        }
-        let requests_left = self.request_limit.map(|most| most - self.issued);
-        let sessions_left = self.session_limit.map(|most| most - self.started);
-        let most = requests_left
-            .into_iter()
-            .chain(sessions_left)
-            .min()
-            .unwrap_or(u64::MAX);
-        let mut arrivals = arrivals.clone();
-        let mut count = 0;
-        while count < most && arrivals.due() < until {
-            arrivals.advance();
-            count += 1;
-        }
-        count
-    }
-
-    /// What users say; `slot_free` is when a slot for a new session is, or will be, free.
-    fn speak(
-        &mut self,
-        next: Result<(Tick, Option<Course>), Verdict>,
-        now: Tick,
-        slot_free: Tick,
-    ) -> Verdict {
-        match next {
-            Ok((due, Some(course))) => {
-                let intent = self.issue(due, true);
-                self.course = Some(course);
-                let kind = IntentKind::Start {
-                    session: course.session,
-                };
-                Verdict::Send(Intent { kind, ..intent })
-            }
-            Ok((due, None)) => Verdict::Send(self.issue(due, false)),
-            Err(Verdict::WaitForSlot) if self.open == 0 && self.sessions_used_up() => Verdict::Done,
-            // A user may wait for a slot that the ramp has yet to open.
-            Err(Verdict::WaitForSlot) if slot_free > now && slot_free < Tick::NEVER => {
-                Verdict::WaitUntil(slot_free)
-            }
-            Err(Verdict::WaitUntil(until)) if slot_free > now => {
-                Verdict::WaitUntil(until.min(slot_free))
-            }
-            Err(verdict) => verdict,
+            skipped: self.skipped,
         }
     }
 
@@ -477,7 +418,9 @@ impl Schedule {
     fn is_over(&self, now: Tick) -> bool {
         self.halted
             || self.deal.places() == 0
-            || self.request_limit.is_some_and(|most| self.issued >= most)
+            || self
+                .request_limit
+                .is_some_and(|most| self.issued + self.skipped >= most)
             || self.deadline.is_some_and(|deadline| now >= deadline)
     }
 

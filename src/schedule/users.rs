@@ -13,8 +13,8 @@
 
 use std::collections::VecDeque;
 
-use super::Verdict;
 use super::deal::Deal;
+use super::{Intent, IntentKind, Pace, Schedule, Verdict};
 use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{StopRule, UsersPlan};
 
@@ -322,6 +322,51 @@ fn index(lane: u64) -> usize {
 )]
 fn whole(number: f64) -> u64 {
     number as u64
+}
+
+impl Schedule {
+    /// How many turns the session has that [`Verdict::NeedTurns`] asked for.
+    pub fn tell_turns(&mut self, turns: u32) {
+        if let Pace::Users(users) = &mut self.pace {
+            users.tell_turns(turns);
+        }
+    }
+
+    /// What is planned for the session that the last [`IntentKind::Start`] began; `None` unless there are users. Its turns are due,
+    /// and its requests numbered, as the course says.
+    #[must_use]
+    pub fn course(&self) -> Option<Course> {
+        self.course
+    }
+
+    /// What users say; `slot_free` is when a slot for a new session is, or will be, free.
+    pub(super) fn speak(
+        &mut self,
+        next: Result<(Tick, Option<Course>), Verdict>,
+        now: Tick,
+        slot_free: Tick,
+    ) -> Verdict {
+        match next {
+            Ok((due, Some(course))) => {
+                let intent = self.issue(due, true);
+                self.course = Some(course);
+                let kind = IntentKind::Start {
+                    session: course.session,
+                };
+                Verdict::Send(Intent { kind, ..intent })
+            }
+            Ok((due, None)) => Verdict::Send(self.issue(due, false)),
+            Err(Verdict::WaitForSlot) if self.open == 0 && self.sessions_used_up() => Verdict::Done,
+            // A user may wait for a slot that the ramp has yet to open.
+            Err(Verdict::WaitForSlot) if slot_free > now && slot_free < Tick::NEVER => {
+                Verdict::WaitUntil(slot_free)
+            }
+            Err(Verdict::WaitUntil(until)) if slot_free > now => {
+                Verdict::WaitUntil(until.min(slot_free))
+            }
+            Err(verdict) => verdict,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -371,6 +371,7 @@ fn add(a: Counts, b: Counts) -> Counts {
         resent: a.resent + b.resent,
         open_connections: a.open_connections + b.open_connections,
         unsent: a.unsent + b.unsent,
+        skipped: a.skipped + b.skipped,
         opened_ahead: a.opened_ahead + b.opened_ahead,
         failed_ahead: a.failed_ahead + b.failed_ahead,
         fault_ahead: a.fault_ahead.or(b.fault_ahead),
@@ -402,6 +403,7 @@ pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
         slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: Some(requests),
             ..StopRule::default()

@@ -338,7 +338,7 @@ pub(crate) fn check_faultless(judged: &Judged) {
     let slots: Vec<Option<usize>> = judged
         .phases
         .iter()
-        .map(|phase| match (phase.arrivals, phase.concurrency) {
+        .map(|phase| match (&phase.arrivals, phase.concurrency) {
             (Arrivals::ClosedLoop, None) => Some(1),
             (_, concurrency) => concurrency,
         })

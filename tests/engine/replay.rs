@@ -176,6 +176,7 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
         slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: Some(u64::from(u32::MAX)),
             ..StopRule::default()

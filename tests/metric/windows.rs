@@ -25,6 +25,7 @@ fn phase(concurrency: Option<usize>, arrivals: Arrivals, stop: StopRule) -> Phas
         kind: PhaseKind::Profiling,
         seamless: false,
         slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         arrivals,
         concurrency,
         stop,
@@ -244,12 +245,12 @@ fn ninety_five_percent_is_enough() {
 fn with_a_rate_the_target_is_the_cap_and_waiting_is_not_in_flight() {
     let rate = Arrivals::Constant { rate: 10.0 };
     let records = [held(0, 0, 300), held(100, 300, 600)];
-    let summary = play(&records, phase(Some(2), rate, StopRule::default())).summary();
+    let summary = play(&records, phase(Some(2), rate.clone(), StopRule::default())).summary();
     let reason = "never 2 requests in flight, 95 % of --concurrency 2; the most were 1";
     assert_eq!(summary.steady, Some(Steady::Absent(reason.to_owned())));
-    let summary = play(&records, phase(Some(1), rate, StopRule::default())).summary();
+    let summary = play(&records, phase(Some(1), rate.clone(), StopRule::default())).summary();
     assert_eq!(state(&summary).window, window(0, 600));
-    let summary = play(&records, phase(None, rate, StopRule::default())).summary();
+    let summary = play(&records, phase(None, rate.clone(), StopRule::default())).summary();
     let Some(Steady::Absent(reason)) = summary.steady else {
         panic!("a steady state without a target");
     };

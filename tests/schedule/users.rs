@@ -54,8 +54,8 @@ fn any_users() -> impl Strategy<Value = PhasePlan> {
 }
 
 fn of(plan: &PhasePlan) -> UsersPlan {
-    match plan.arrivals {
-        Arrivals::Users(users) => users,
+    match &plan.arrivals {
+        Arrivals::Users(users) => *users,
         other => panic!("{other:?} are no users"),
     }
 }

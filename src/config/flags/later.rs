@@ -48,16 +48,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;
     }
-    Later "gamma arrivals are planned; constant and poisson work" {
-        ["--arrival-smoothness", "--vllm-burstiness"] Text;
-    }
-    Later "ramps are planned; load starts at its full level" {
-        ["--request-rate-ramp-duration"] Text;
-        ["--warmup-request-rate-ramp-duration"] Text;
-    }
-    Later "rates that change with time are planned; --request-rate gives a steady one" {
-        ["--request-rate-series"] Text;
-    }
     Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
         ["--random-range-ratio"] Text;
         ["--random-corpus-style"] Text;

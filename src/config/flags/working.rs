@@ -5,7 +5,7 @@
 
 use super::{Flag, Kind::*, MOST, Status, working_table};
 
-/// Names of rate patterns; `gamma` is known and refused.
+/// Names of rate patterns; `concurrency_burst` is what runs without a rate, and at a rate means `poisson`, as in AIPerf.
 const PATTERNS: &[&str] = &["concurrency_burst", "constant", "gamma", "poisson"];
 
 /// API dialects that AIPerf has; `chat` and `completions` work.
@@ -138,7 +138,11 @@ pub const WORKING: &[Flag] = working_table! {
         ["--prefill-concurrency-ramp-duration"] Above(0.0), "", "Seconds over which that limit grows from 1.";
         ["--pre-connect"] AutoOr(1 << 24), "0", "Connections opened before a phase starts, so that no first request waits for one: a number, or auto for as many as the concurrency.";
         ["--request-rate"] Above(0.0), "", "Requests per second.";
-        ["--arrival-pattern", "--request-rate-mode"] Choice(PATTERNS), "poisson", "Gaps between requests at a rate: constant or poisson.";
+        ["--arrival-pattern", "--request-rate-mode"] Choice(PATTERNS), "poisson", "Gaps between requests at a rate: constant, poisson or gamma.";
+        ["--arrival-smoothness", "--vllm-burstiness"] Above(0.0), "1", "Shape of gamma gaps: 1 is poisson, more is more even, less is burstier.";
+        ["--request-rate-ramp-duration"] Above(0.0), "", "Seconds over which the rate grows to --request-rate.";
+        ["--request-rate-series"] Path, "", "JSON file with a rate that changes: [{\"time_s\": 0, \"qps\": 5}, ...].";
+        ["--late-policy"] Choice(&["send", "skip"]), "send", "What becomes of a request at a rate that could not be sent in time: sent late, or left out and counted when over 10 ms late.";
         ["--request-count", "--num-requests"] Integer(1, MOST), "10 without another stop", "Stop after this many requests.";
         ["--failed-request-threshold"] Between(0.0, 1.0), "", "Abort when this share of requests has failed.";
     }
@@ -151,6 +155,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--warmup-prefill-concurrency"] Integer(1, 1 << 24), "--prefill-concurrency", "Most requests that wait for their first token during warmup.";
         ["--warmup-prefill-concurrency-ramp-duration"] Above(0.0), "--prefill-concurrency-ramp-duration", "Seconds over which that limit grows from 1.";
         ["--warmup-request-rate"] Above(0.0), "--request-rate", "Requests per second during warmup.";
+        ["--warmup-request-rate-ramp-duration"] Above(0.0), "--request-rate-ramp-duration", "Seconds over which the warmup's rate grows.";
         ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
         ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
         ["--warmup-seamless"] Switch, "", "Begin the run when the warmup has stopped sending, without waiting for its requests in flight.";
