@@ -60,7 +60,7 @@ def measure(arguments, tool, pattern, rate, folder):
         rig.run(words, arguments.client_core, folder / "client.log", limit_s=120 + 4 * arguments.seconds)
     summary = records.summary(folder / "client")
     # The last requests that the server saw; those before are of the warmup.
-    received = sorted(request.received for request in server_log.read(server.log).requests if request.received is not None)
+    received = sorted(request.received for request in server_log.read(server.log).requests.values() if request.received is not None)
     received = received[-count(arguments, rate):]
     mean, spread, off = law_of(gaps_of(received), rate, pattern)
     lag = summary.get("schedule_lag") or {}
