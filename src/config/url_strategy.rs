@@ -15,7 +15,7 @@ pub enum UrlStrategy {
     RoundRobin,
     /// In turn by weight, spread as evenly as whole sessions allow.
     Weighted(
-        /// One for each URL, each at least 1, in all at most [`WEIGHT_SUM_MOST`].
+        /// One for each URL, each at least 1, in all at most 1,048,576.
         Vec<u32>,
     ),
 }
