@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::fixed_schedule::FixedSchedule;
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
@@ -198,6 +199,7 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--prompt-output-tokens-stddev", "prompts.osl.stddev"),
     ("--seq-dist", "prompts.sequence_distribution"),
     ("--prompt-batch-size", "prompts.batch_size"),
+    ("--prompt-input-tokens-block-size", "prompts.block_size"),
     ("--prompt-corpus", "prompts.corpus"),
     ("--system-prompt", "system_prompt"),
     ("--system-prompt-file", "system_prompt_file"),
@@ -260,7 +262,9 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     let mut dataset = Map::new();
     let source = match plan.dataset.source {
         DatasetSource::Synthetic(_) => "synthetic",
-        DatasetSource::SingleTurn { .. } => "file",
+        DatasetSource::SingleTurn { .. }
+        | DatasetSource::MultiTurn { .. }
+        | DatasetSource::MooncakeTrace { .. } => "file",
     };
     dataset.insert("name".to_owned(), json!("main"));
     dataset.insert("type".to_owned(), json!(source));
@@ -270,7 +274,11 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     }
     place(settings, DATASET_PLACES, &mut dataset);
     root.insert("datasets".to_owned(), json!([dataset]));
-    let phases: Vec<Value> = plan.phases.iter().map(phase_config).collect();
+    let phases: Vec<Value> = plan
+        .phases
+        .iter()
+        .map(|phase| phase_config(phase, plan.dataset.fixed_schedule))
+        .collect();
     root.insert("phases".to_owned(), json!(phases));
     if !plan.goodput.is_empty() {
         let slos: Map<String, Value> = plan
@@ -283,11 +291,13 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     Value::Object(root)
 }
 
-fn phase_config(phase: &PhasePlan) -> Value {
+fn phase_config(phase: &PhasePlan, schedule: Option<FixedSchedule>) -> Value {
+    let schedule = schedule.filter(|_| phase.arrivals == Arrivals::FixedSchedule);
     let (arrivals, rate) = match phase.arrivals {
         Arrivals::ClosedLoop => ("concurrency", None),
         Arrivals::Constant { rate } => ("constant", Some(rate)),
         Arrivals::Poisson { rate } => ("poisson", Some(rate)),
+        Arrivals::FixedSchedule => ("fixed_schedule", None),
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
     let warmup = phase.kind == PhaseKind::Warmup;
@@ -296,6 +306,15 @@ fn phase_config(phase: &PhasePlan) -> Value {
         ("kind", Some(json!(phase.kind.name()))),
         ("type", Some(json!(arrivals))),
         ("exclude_from_results", warmup.then(|| json!(true))),
+        ("auto_offset", schedule.map(|s| json!(s.auto_offset))),
+        (
+            "start_offset",
+            schedule.and_then(|s| s.start_ms).map(|ms| json!(ms)),
+        ),
+        (
+            "end_offset",
+            schedule.and_then(|s| s.end_ms).map(|ms| json!(ms)),
+        ),
         ("requests", phase.stop.requests.map(|n| json!(n))),
         ("sessions", phase.stop.sessions.map(|n| json!(n))),
         ("duration", seconds(phase.stop.duration)),

@@ -13,15 +13,19 @@ const REQUESTS_DEFAULT: u64 = 10;
 const GRACE_SECONDS_DEFAULT: f64 = 30.0;
 
 /// Warmup (if asked for), then profiling.
-pub(super) fn phases(settings: &Settings, problems: &mut Problems) -> Vec<PhasePlan> {
+pub(super) fn phases(
+    settings: &Settings,
+    fixed_schedule: bool,
+    problems: &mut Problems,
+) -> Vec<PhasePlan> {
     check(settings, problems);
     warmup(settings)
         .into_iter()
-        .chain([profiling(settings)])
+        .chain([profiling(settings, fixed_schedule)])
         .collect()
 }
 
-fn profiling(settings: &Settings) -> PhasePlan {
+fn profiling(settings: &Settings, fixed_schedule: bool) -> PhasePlan {
     let rate = settings.number("--request-rate");
     let mut stop = StopRule {
         requests: settings.integer("--request-count"),
@@ -30,7 +34,8 @@ fn profiling(settings: &Settings) -> PhasePlan {
             .number("--benchmark-duration")
             .map(Nanos::from_seconds),
     };
-    if stop == StopRule::default() {
+    // A fixed schedule has as many requests as its dataset.
+    if stop == StopRule::default() && !fixed_schedule {
         stop.requests = Some(REQUESTS_DEFAULT);
     }
     let grace = settings
@@ -38,10 +43,14 @@ fn profiling(settings: &Settings) -> PhasePlan {
         .unwrap_or(GRACE_SECONDS_DEFAULT);
     PhasePlan {
         kind: PhaseKind::Profiling,
-        arrivals: arrivals(rate, settings.choice("--arrival-pattern")),
+        arrivals: if fixed_schedule {
+            Arrivals::FixedSchedule
+        } else {
+            arrivals(rate, settings.choice("--arrival-pattern"))
+        },
         concurrency: settings
             .size("--concurrency")
-            .or(rate.is_none().then_some(1)),
+            .or((rate.is_none() && !fixed_schedule).then_some(1)),
         stop,
         grace: stop.duration.and(finite(grace)),
     }
@@ -124,6 +133,7 @@ pub(super) fn stimulus(phase: &PhasePlan) -> String {
     let concurrency = phase.concurrency.map(|n| format!("concurrency{n}"));
     let rate = match phase.arrivals {
         Arrivals::ClosedLoop => None,
+        Arrivals::FixedSchedule => Some("fixed_schedule".to_owned()),
         Arrivals::Constant { rate } | Arrivals::Poisson { rate } => {
             Some(format!("request_rate{}", python_float(rate)))
         }

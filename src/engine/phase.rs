@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::clock::Tick;
+use crate::config::Arrivals;
 use crate::record::Outcome;
 use crate::schedule::{Schedule, Verdict};
 
@@ -282,7 +283,12 @@ impl Engine {
             self.phases.next_send = start;
             return start;
         }
-        let schedule = Schedule::new(plan, self.setup.seed, self.shard, self.setup.rate, start);
+        let schedule = if plan.arrivals == Arrivals::FixedSchedule {
+            let timeline = self.workload.timeline();
+            Schedule::replay(plan, &timeline, self.shard, self.setup.rate, start)
+        } else {
+            Schedule::new(plan, self.setup.seed, self.shard, self.setup.rate, start)
+        };
         let cut_at = schedule.grace_end().map(|at| (at, Outcome::GraceEnded));
         self.phases.running = Some(Running {
             schedule,

@@ -285,8 +285,12 @@ impl Engine {
         };
         session.history.push(reply);
         session.turn += 1;
-        let think = self.workload.delay(session.conversation, session.turn);
-        let due = now.plus(self.setup.rate.ticks(think));
+        let own = self.workload.own_time(session.conversation, session.turn);
+        let own = own.and_then(|after| self.phases.running().schedule.own_time(after));
+        let due = own.unwrap_or_else(|| {
+            let think = self.workload.delay(session.conversation, session.turn);
+            now.plus(self.setup.rate.ticks(think))
+        });
         self.phases.running().wait(Waiting {
             due,
             serial: flight.serial,
@@ -295,7 +299,8 @@ impl Engine {
     }
 
     fn start_session(&mut self, number: u64) -> Session {
-        let conversation = self.workload.pick(self.phases.index(), number);
+        let told = self.phases.running().schedule.conversation(number);
+        let conversation = told.unwrap_or_else(|| self.workload.pick(self.phases.index(), number));
         let turn_count = self.workload.turn_count(conversation);
         let url_count = self.setup.targets.len() as u64;
         Session {

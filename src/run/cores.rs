@@ -137,6 +137,8 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
     let worth = plan.phases.iter().map(|phase| match phase.arrivals {
         Arrivals::ClosedLoop => phase.concurrency.unwrap_or(1).div_ceil(STREAMS_PER_WORKER),
         Arrivals::Constant { rate } | Arrivals::Poisson { rate } => workers_for(rate),
+        // Its rate is not known before the file is read, and may be in bursts.
+        Arrivals::FixedSchedule => usize::MAX,
     });
     worth
         .max()

@@ -14,6 +14,7 @@ use crate::endpoint::{Bodies, HeaderTemplate, render};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
+use crate::schedule::Timeline;
 use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
@@ -51,6 +52,7 @@ impl Prepared {
             .collect::<Result<Vec<_>, _>>()?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
         let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
+        let timeline = Arc::new(Timeline::new(corpus.begins()));
         let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
         let headers = HeaderTemplate::new(&plan.endpoint);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
@@ -60,6 +62,7 @@ impl Prepared {
                 corpus,
                 bodies,
                 headers,
+                timeline,
                 seed,
             }),
             tokenizer: loaded.tokenizer,

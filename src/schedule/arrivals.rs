@@ -46,7 +46,7 @@ impl Arrivals {
         start: Tick,
     ) -> Option<Arrivals> {
         let law = match plan {
-            config::Arrivals::ClosedLoop => return None,
+            config::Arrivals::ClosedLoop | config::Arrivals::FixedSchedule => return None,
             config::Arrivals::Constant { rate } => Law::Constant { rate, count: 0 },
             config::Arrivals::Poisson { rate } => Law::Poisson {
                 rate,

@@ -5,13 +5,17 @@
 
 mod arrivals;
 mod deal;
+mod replay;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::clock::{Rate, Tick};
+use crate::clock::{Nanos, Rate, Tick};
 use crate::config::PhasePlan;
 use arrivals::Arrivals;
 use deal::Deal;
+use replay::Replay;
+pub use replay::Timeline;
 
 /// One phase on one worker.
 ///
@@ -74,6 +78,8 @@ enum Pace {
     },
     /// An arrival. It takes a ready turn before it starts a session.
     Arrivals { arrivals: Arrivals, ready: u64 },
+    /// A trace's own times.
+    Replay(Replay),
 }
 
 /// Which part of the load a worker carries. `index` and `count` run over all workers of a run.
@@ -136,14 +142,10 @@ impl Schedule {
     /// The part of `phase` that falls to `shard`, begun at `start`. `rate` turns the plan's lengths of time into ticks.
     ///
     /// A closed loop without a concurrency has one slot. Everything that grows is allocated here.
+    ///
+    /// A fixed schedule has times of its own: see [`Schedule::replay`].
     #[must_use]
     pub fn new(phase: &PhasePlan, seed: u64, shard: Shard, rate: Rate, start: Tick) -> Schedule {
-        assert!(
-            shard.index < shard.count,
-            "worker {} of {} does not exist",
-            shard.index,
-            shard.count
-        );
         let concurrency = phase.concurrency.map(|most| most as u64);
         let by_arrivals = Deal::by_arrivals(shard, concurrency);
         let place = (shard.index as u64, by_arrivals.cycle());
@@ -158,6 +160,43 @@ impl Schedule {
                 (deal, Pace::slots(deal.places(), start), Some(deal.places()))
             }
         };
+        Schedule::build(phase, shard, (rate, start), (deal, pace, slots))
+    }
+
+    /// The part of `timeline` that falls to `shard`: worker i of n has the sessions i, i + n, ... of it, so that all together begin
+    /// what one worker alone would, at the same times. Every session is played once, to its end; the phase's concurrency is a cap.
+    #[must_use]
+    pub fn replay(
+        phase: &PhasePlan,
+        timeline: &Arc<Timeline>,
+        shard: Shard,
+        rate: Rate,
+        start: Tick,
+    ) -> Schedule {
+        let concurrency = phase.concurrency.map(|most| most as u64);
+        let deal = Deal::by_arrivals(shard, concurrency);
+        let slots =
+            concurrency.map(|most| deal::share_of(most, shard.count as u64, shard.index as u64));
+        let pace = Pace::Replay(Replay::new(timeline, rate, start));
+        let mut schedule = Schedule::build(phase, shard, (rate, start), (deal, pace, slots));
+        let sessions = deal.share(timeline.len() as u64);
+        let asked = schedule.session_limit.unwrap_or(sessions);
+        schedule.session_limit = Some(asked.min(sessions));
+        schedule
+    }
+
+    fn build(
+        phase: &PhasePlan,
+        shard: Shard,
+        (rate, start): (Rate, Tick),
+        (deal, pace, slots): (Deal, Pace, Option<u64>),
+    ) -> Schedule {
+        assert!(
+            shard.index < shard.count,
+            "worker {} of {} does not exist",
+            shard.index,
+            shard.count
+        );
         let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
         Schedule {
             deal,
@@ -185,6 +224,8 @@ impl Schedule {
         let may_start = !self.sessions_used_up();
         let has_slot = self.slots.is_none_or(|slots| self.open < slots);
         let open = self.open;
+        // A worker that was dealt no place has no number to ask for, and is over before this.
+        let session = may_start.then(|| self.deal.number(self.started));
         let verdict = match &mut self.pace {
             Pace::Slots { free, ready } => {
                 let (queue, starts) = if ready.is_empty() && may_start {
@@ -211,6 +252,19 @@ impl Schedule {
                     Ok((due, starts))
                 }
             }
+            Pace::Replay(replay) => {
+                // Past the deadline nothing begins any more, but an open session may still have a turn before it.
+                let begins = session.and_then(|session| replay.begins(session));
+                let late = begins
+                    .zip(self.deadline)
+                    .is_some_and(|(due, end)| due >= end);
+                pull_replay(replay, session.filter(|_| !late), has_slot, now).map_err(|verdict| {
+                    match verdict {
+                        Verdict::WaitForSlot if late && open == 0 => Verdict::Done,
+                        other => other,
+                    }
+                })
+            }
         };
         match verdict {
             Ok((due, starts)) => Verdict::Send(self.issue(due, starts)),
@@ -234,6 +288,7 @@ impl Schedule {
                 }
                 *ready += 1;
             }
+            Pace::Replay(replay) => replay.turn_ready(at),
         }
         debug_assert!(
             self.ready_count() <= self.open,
@@ -259,6 +314,25 @@ impl Schedule {
         let number = self.deal.number(self.numbered);
         self.numbered += 1;
         number
+    }
+
+    /// The conversation that `session` plays, where the schedule says it: in a replay.
+    #[must_use]
+    pub fn conversation(&self, session: u64) -> Option<u32> {
+        match &self.pace {
+            Pace::Replay(replay) => replay.conversation(session),
+            Pace::Slots { .. } | Pace::Arrivals { .. } => None,
+        }
+    }
+
+    /// The tick of a later turn's own time, `after` the phase's start, where such times are followed: in a replay. It may be past:
+    /// the turn is then late from the beginning, and says so.
+    #[must_use]
+    pub fn own_time(&self, after: Nanos) -> Option<Tick> {
+        match &self.pace {
+            Pace::Replay(replay) => Some(replay.at(after)),
+            Pace::Slots { .. } | Pace::Arrivals { .. } => None,
+        }
     }
 
     /// Nothing further is to be sent: interrupt or abort.
@@ -345,6 +419,7 @@ impl Schedule {
         match &self.pace {
             Pace::Slots { ready, .. } => ready.len() as u64,
             Pace::Arrivals { ready, .. } => *ready,
+            Pace::Replay(replay) => replay.ready_count(),
         }
     }
 }
@@ -355,6 +430,27 @@ impl Pace {
         let free: VecDeque<Tick> = (0..count).map(|_| start).collect();
         let ready = VecDeque::with_capacity(free.len());
         Pace::Slots { free, ready }
+    }
+}
+
+/// Takes what is due first: a ready turn, or the beginning of `session` if there is a slot for it.
+fn pull_replay(
+    replay: &mut Replay,
+    session: Option<u64>,
+    has_slot: bool,
+    now: Tick,
+) -> Result<(Tick, bool), Verdict> {
+    match replay.first(session) {
+        None => Err(Verdict::WaitForSlot),
+        Some((due, _)) if due > now => Err(Verdict::WaitUntil(due)),
+        Some((due, true)) if has_slot => Ok((due, true)),
+        // A beginning that waits for a slot must not hold up the turns that will free one.
+        Some((_, true)) if replay.turn().is_none() => Err(Verdict::WaitForSlot),
+        Some((due, _)) => {
+            let due = replay.turn().unwrap_or(due);
+            replay.take_turn();
+            Ok((due, false))
+        }
     }
 }
 
