@@ -465,3 +465,58 @@ fn deadline_and_grace_are_counted_from_the_start_in_ticks() {
     );
     assert_eq!((counted.deadline(), counted.grace_end()), (None, None));
 }
+
+/// A trace of bursts out of order, dealt to 1, 2, 3 and 7 workers: every session begins at its tick, once, and all together are the
+/// one-worker replay.
+#[test]
+fn a_replay_begins_each_session_at_its_tick_whatever_the_workers() {
+    let times: Vec<u64> = (0..4_000_u64)
+        .map(|n| n * 7_919 % 4_001 / 20 * 1_000_000)
+        .collect();
+    let firsts = times.iter().zip(0_u32..).map(|(&due, n)| (Nanos(due), n));
+    let timeline = std::sync::Arc::new(tokenring::schedule::Timeline::new(firsts));
+    let mut right: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
+    right.sort_by_key(|&(due, _)| due);
+    let plan = plan(Arrivals::FixedSchedule, None, StopRule::default());
+    for count in [1, 2, 3, 7] {
+        let mut begun = Vec::new();
+        for index in 0..count {
+            let shard = Shard { index, count };
+            let start = Tick(5);
+            let mut schedule = Schedule::replay(&plan, &timeline, shard, Rate::NANOS, start);
+            let mut now = start;
+            loop {
+                match schedule.next(now) {
+                    Verdict::Send(intent) => {
+                        assert_eq!(intent.due, now, "sent at its tick");
+                        let tokenring::schedule::IntentKind::Start { session } = intent.kind else {
+                            panic!("no turn is ready");
+                        };
+                        let who = schedule
+                            .conversation(session)
+                            .expect("a session of the trace");
+                        begun.push((session, (now.0 - start.0, who)));
+                        schedule.session_ended(now);
+                    }
+                    Verdict::WaitUntil(due) => now = due,
+                    Verdict::WaitForSlot => panic!("there is no cap"),
+                    Verdict::Done => break,
+                }
+            }
+        }
+        begun.sort_unstable();
+        let begun: Vec<(u64, u32)> = begun.into_iter().map(|(_, entry)| entry).collect();
+        assert_eq!(begun, right, "{count} workers");
+    }
+}
+
+#[test]
+fn an_entry_that_waits_takes_twelve_bytes() {
+    let firsts = (0..1_000_000_u32).map(|n| (Nanos(u64::from(n)), n));
+    let timeline = tokenring::schedule::Timeline::new(firsts);
+    assert!(
+        timeline.heap_bytes() <= 12 * timeline.len(),
+        "{}",
+        timeline.heap_bytes()
+    );
+}
