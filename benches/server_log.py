@@ -18,7 +18,9 @@ COLUMNS = {
     "monotonic_ns": "sent",
     "sent_ns": "sent_end",
     "due_ns": "due",
+    # When the kernel had received the request's last byte, and when the server had read it. Equal where the kernel did not tell.
     "received_ns": "received",
+    "read_ns": "read",
 }
 NEEDED = ("request", "event", "monotonic_ns")
 
@@ -34,6 +36,7 @@ class Request:
     number: int
     connection: typing.Optional[int] = None
     received: typing.Optional[int] = None
+    read: typing.Optional[int] = None
     index: list = dataclasses.field(default_factory=list)
     sent: list = dataclasses.field(default_factory=list)
     due: list = dataclasses.field(default_factory=list)
@@ -43,6 +46,10 @@ class Request:
         if self.received is None or not self.index or self.index[0] != 0:
             return None
         return self.sent[0] - self.received
+
+    def is_kernel_stamped(self):
+        """The receipt is the kernel's word, and not when the server got round to reading."""
+        return None not in (self.received, self.read) and self.received < self.read
 
     def lateness(self, gap_ns=None):
         """Send minus schedule of each event. Without a schedule in the log, against the request's most punctual event, if the gap
@@ -103,7 +110,7 @@ def header(path, number, line):
 def add(requests, row):
     request = requests.get(row["request"])
     if request is None:
-        request = requests[row["request"]] = Request(row["request"], row.get("connection"), row.get("received"))
+        request = requests[row["request"]] = Request(row["request"], row.get("connection"), row.get("received"), row.get("read"))
     request.index.append(row["event"])
     request.sent.append(row["sent"])
     if "due" in row:

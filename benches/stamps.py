@@ -124,6 +124,7 @@ def numbers(row, log, taken, stamp, cost):
         "itl_sd_beyond_us": join.deviation_beyond(ours, theirs),
         "gap_error_sd_us": join.deviation([(client - server) / 1000 for _, client, server in part.gaps]),
         "shared": joined.shared, "events": joined.events, "lost": joined.lost, "unknown": joined.unknown,
+        "read_late": sum(not request.is_kernel_stamped() for request in log.requests.values()),
         "unmatched": joined.unmatched, "unrecorded": joined.unrecorded,
         "events_compared": len(errors), "requests_compared": len(firsts),
         "whole_load_s": (span[1] - span[0]) / 1e9 if span else None,
@@ -155,6 +156,10 @@ def notes(plan, results):
             found.setdefault("the load was never whole, so all of the run is shown; raise --seconds", []).append(name)
         if any(run["requests_compared"] == 0 for run in runs):
             found.setdefault("the log or the records do not say when requests were received or sent, so there is no TTFT error", []).append(name)
+    own = max(run["read_late"] for runs in results.values() for run in runs)
+    if own:
+        found.setdefault(f"up to {own} requests of a run have no receive stamp of the server's kernel, so the server's delay in reading "
+                         "them is in the TTFT error", []).append("all loads")
     yield from (f"{meaning} ({'; '.join(names)})" for meaning, names in found.items())
     for (place, stamp), runs in results.items():
         middle = rig.medians(runs)

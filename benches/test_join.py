@@ -139,6 +139,13 @@ class ServerLog(Folder):
         self.assertEqual((request.sent, request.due, request.received), ([100, 200], [90, 195], 50))
         self.assertEqual((request.lateness(), request.time_to_first()), ([10, 5], 50))
 
+    def test_whether_the_kernel_told_of_the_receipt(self):
+        header = HEADER.replace("received_ns", "received_ns read_ns")
+        log = self.log(header + "1 1 0 100 90 104 50 58\n2 2 0 100 90 104 50 50\n")
+        self.assertEqual([log.requests[number].is_kernel_stamped() for number in (1, 2)], [True, False])
+        self.assertEqual((log.requests[1].received, log.requests[1].time_to_first()), (50, 50))
+        self.assertFalse(self.log(HEADER + "1 1 0 100 90 104 50\n").requests[1].is_kernel_stamped())
+
     def test_lateness_without_a_schedule_is_against_the_most_punctual_event(self):
         request = self.log(OLD_HEADER + "1 1 0 103\n1 1 1 200\n1 1 2 305\n").requests[1]
         self.assertEqual((request.lateness(100), request.lateness()), ([3, 0, 5], []))

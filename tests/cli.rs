@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use tokenring::config::flags::{self, Flag, Kind, Status};
-use tokenring::config::{Command, MockPlan, Plan, Problems, parse};
+use tokenring::config::{Command, MockPlan, Plan, Problems, SlotPlan, parse};
 
 fn run(words: &[&str]) -> Result<Command, Problems> {
     parse(words.iter().map(OsString::from))
@@ -61,6 +61,7 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             plan.endpoint.per_chunk_usage
         ),
         format!("reuse: {:?}", plan.endpoint.reuse),
+        format!("url_strategy: {:?}", plan.endpoint.url_strategy),
         format!("wait_for_model: {:?}", plan.endpoint.wait_for_model),
         format!("tokenizer: {:?}", plan.tokenizer),
         format!("source: {:?}", plan.dataset.source),
@@ -91,6 +92,9 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             "phase: {kind} {:?} concurrency {:?} requests {:?} sessions {:?} duration {:?} grace {:?}",
             phase.arrivals, phase.concurrency, stop.requests, stop.sessions, stop.duration, phase.grace
         ));
+        if phase.slots != SlotPlan::default() {
+            lines.push(format!("slots: {kind} {:?}", phase.slots));
+        }
     }
     lines
 }
@@ -117,6 +121,7 @@ fn output_lines(plan: &Plan) -> Vec<String> {
             "failed_request_threshold: {:?}",
             plan.failed_request_threshold
         ),
+        format!("cancellation: {:?}", plan.cancellation),
         format!("cli_command: {}", plan.cli_command),
         format!("input_config: {}", plan.input_config),
     ]
@@ -191,8 +196,12 @@ fn sample(flag: &Flag) -> String {
         "--input-file" | "--system-prompt-file" => {
             format!("{}/tests/cli/one.jsonl", env!("CARGO_MANIFEST_DIR"))
         }
+        "--request-rate-series" => {
+            format!("{}/tests/cli/series.json", env!("CARGO_MANIFEST_DIR"))
+        }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
+        "--url-weights" => "3".to_owned(),
         _ => match flag.kind {
             Kind::Switch => String::new(),
             Kind::Choice(names) => names[0].to_owned(),
@@ -212,12 +221,26 @@ fn sample(flag: &Flag) -> String {
 fn company(flag: &Flag) -> Vec<String> {
     let text = match flag.names[0] {
         "--benchmark-grace-period" => "--benchmark-duration 1",
-        "--warmup-grace-period" => "--warmup-duration 1",
+        "--warmup-grace-period" | "--warmup-seamless" => "--warmup-duration 1",
+        "--arrival-smoothness" | "--request-rate-ramp-duration" | "--late-policy" => {
+            "--request-rate 5"
+        }
+        "--warmup-request-rate-ramp-duration" => "--request-rate 5 --warmup-duration 1",
+        "--slice-attribution" => "--slice-duration 1",
+        "--url-weights" => "--url-strategy weighted",
+        "--user-centric-rate" => "--conversation-turn-mean 2 --num-users 2",
+        "--num-users" => "--conversation-turn-mean 2 --user-centric-rate 2",
+        "--request-cancellation-delay" => "--request-cancellation-rate 5",
         "--per-chunk-usage" => "--streaming --use-server-token-count",
         "--wait-for-model-mode" | "--wait-for-model-interval" => "--wait-for-model-timeout 1",
         "--prompt-prefix-pool-size" => "--prompt-prefix-length 5",
         "--prompt-prefix-length" => "--prompt-prefix-pool-size 5",
         "--user-context-prompt-length" => "--num-dataset-entries 5",
+        "--concurrency-ramp-duration" | "--warmup-concurrency-ramp-duration" => "--concurrency 9",
+        "--prefill-concurrency" | "--warmup-prefill-concurrency" => "--streaming --concurrency 99",
+        "--prefill-concurrency-ramp-duration" | "--warmup-prefill-concurrency-ramp-duration" => {
+            "--streaming --concurrency 9 --prefill-concurrency 5"
+        }
         "--prompt-output-tokens-stddev" => "--osl 5",
         "--custom-dataset-type" => {
             return vec![
@@ -322,9 +345,10 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
-    // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime and
-    // --require-trusted.
-    assert_eq!(flags::profile().count(), 272);
+    // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
+    // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect and
+    // --late-policy.
+    assert_eq!(flags::profile().count(), 277);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();
@@ -347,7 +371,7 @@ fn help_and_man_page_mention_every_working_flag() {
         );
     }
     assert!(
-        !help.contains("gamma") && !help.contains("weighted"),
+        !help.contains("random, or weighted"),
         "the help offers what is refused"
     );
     assert_eq!(help, printed(&["help", "profile"]));
@@ -429,9 +453,10 @@ fn secrets_are_in_no_text_that_is_written() {
 #[test]
 fn unknown_objectives_are_found_with_the_metrics_in_hand() {
     let plan = profile(&["--goodput", "known:1 unknown:2"]).unwrap();
-    let problems = tokenring::config::check_goodput(&plan, &|tag| tag == "known");
+    let problems = tokenring::config::check_goodput(&plan, &["other", "known"]);
     assert_eq!(problems.len(), 1);
     assert!(problems[0].0.contains("\"unknown\""));
+    assert!(problems[0].0.ends_with(" are other, known"));
 }
 
 /// Words that make trouble likely.

@@ -13,6 +13,8 @@
     reason = "a failed step fails the test, and the tests look at the clock"
 )]
 
+#[path = "e2e/burst.rs"]
+mod burst;
 #[path = "e2e/cases.rs"]
 mod cases;
 #[path = "e2e/chance.rs"]
@@ -29,6 +31,8 @@ mod stops;
 mod story;
 #[path = "e2e/tool.rs"]
 mod tool;
+#[path = "e2e/windows.rs"]
+mod windows;
 #[path = "e2e/workload.rs"]
 mod workload;
 

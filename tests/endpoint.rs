@@ -42,6 +42,7 @@ fn plan(kind: EndpointKind) -> Plan {
         endpoint: EndpointPlan {
             kind,
             streaming: true,
+            url_strategy: tokenring::config::UrlStrategy::RoundRobin,
             urls: Vec::new(),
             built_in_server: false,
             custom_path: None,
@@ -82,10 +83,12 @@ fn plan(kind: EndpointKind) -> Plan {
             ui: UiKind::None,
             log_level: LogLevel::Error,
             stats_interval: None,
+            slices: None,
         },
         workers: WorkerPlan::default(),
         random_seed: None,
         failed_request_threshold: None,
+        cancellation: None,
         cli_command: String::new(),
         input_config: Value::Null,
     }
@@ -276,7 +279,7 @@ fn failures_have_their_codes_and_names() {
         usize,
     );
     let broken = b"data: {\"error\":{\"message\":\"x\",\"type\":\"t\",\"code\":500}}\n\n";
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 13] = [
         (
             429,
             Json,
@@ -312,6 +315,25 @@ fn failures_have_their_codes_and_names() {
             Some(499),
             "RequestCancellationError",
             1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::Cancelled,
+            Some(499),
+            "RequestCancellationError",
+            1,
+        ),
+        // The cut comes before the status, which may not have been looked at.
+        (
+            429,
+            Json,
+            &[],
+            Outcome::Cancelled,
+            Some(499),
+            "RequestCancellationError",
+            0,
         ),
         (
             200,
@@ -372,7 +394,10 @@ fn failures_have_their_codes_and_names() {
             "{record:?}"
         );
         assert_eq!(record.chunks.len(), chunks, "{kind}");
-        assert_eq!(record.cancelled, code == Some(499));
+        assert_eq!(record.was_cancelled(), code == Some(499));
+        let on_purpose = outcome == Outcome::Cancelled;
+        assert_eq!(record.cancelled_on_purpose, on_purpose);
+        assert_eq!(record.cancelled, record.was_cancelled() && !on_purpose);
         assert_eq!(
             record.streamed,
             status == 200 && pieces.first().is_some_and(|p| p != &WHOLE)

@@ -6,11 +6,22 @@
 #[path = "engine/bench.rs"]
 mod bench;
 
+#[path = "engine/cancel.rs"]
+mod cancel;
+
 #[path = "engine/check.rs"]
 mod check;
 
+#[path = "engine/handover.rs"]
+mod handover;
+
 #[path = "engine/secure.rs"]
 mod secure;
+
+#[path = "engine/sessions.rs"]
+mod sessions;
+#[path = "engine/slots.rs"]
+mod slots;
 
 #[path = "engine/stamps.rs"]
 mod stamps;
@@ -18,7 +29,10 @@ mod stamps;
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
+    UsersPlan,
+};
 use tokenring::driver::simulated::{
     Answer, Chance, Delimiter, Ending, Faults, Host, Reach, SeenRequest, Simulation,
 };
@@ -31,6 +45,22 @@ fn seeds(from: u64, count: u64) -> std::ops::Range<u64> {
     let more = std::env::var("TOKENRING_SEEDS").ok();
     let times = more.and_then(|more| more.parse().ok()).unwrap_or(1);
     from..from + count * times
+}
+
+/// Half the plans limit nothing more; the others ramp, limit prefills, or open connections ahead.
+fn random_slots(chance: &mut Chance, concurrency: Option<usize>) -> SlotPlan {
+    if chance.below(2) == 0 {
+        return SlotPlan::default();
+    }
+    let ramp =
+        |chance: &mut Chance| (chance.below(2) == 0).then_some(Nanos(chance.below(10 * MILLI)));
+    let most = concurrency.unwrap_or(9);
+    SlotPlan {
+        concurrency_ramp: ramp(chance),
+        prefill: (chance.below(2) == 0).then_some(1 + chance.index(most)),
+        prefill_ramp: ramp(chance),
+        pre_connect: chance.index(6) * chance.index(2),
+    }
 }
 
 /// Any plan.
@@ -50,8 +80,11 @@ fn random_phase(chance: &mut Chance) -> PhasePlan {
     let duration = 5 * MILLI + chance.below(40 * MILLI);
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals,
         concurrency: capped.then_some(concurrency),
+        slots: random_slots(chance, capped.then_some(concurrency)),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: (kind < 2).then(|| 1 + chance.below(30)),
             sessions: (kind == 2).then(|| 1 + chance.below(20)),
@@ -85,6 +118,12 @@ fn random_bench(seed: u64) -> Bench {
         ConnectionReuse::Never,
         ConnectionReuse::StickyUserSessions,
     ][chance.index(3)];
+    if bench.reuse == ConnectionReuse::Never {
+        bench
+            .phases
+            .iter_mut()
+            .for_each(|phase| phase.slots.pre_connect = 0);
+    }
     bench.workers = 1 + chance.index(3);
     bench.words = Words {
         turns: if chance.below(2) == 0 { 1 } else { 4 },
@@ -93,6 +132,22 @@ fn random_bench(seed: u64) -> Bench {
         body_bytes: chance.index(2_000),
     };
     bench.seed = seed;
+    let last = bench.phases.len() - 1;
+    bench.phases[last].seamless = last > 0 && chance.below(2) == 0;
+    bench.cancellation = (chance.below(4) == 0).then(|| CancellationPlan {
+        percent: chance.below(101) as f64,
+        delay: Nanos(chance.below(10 * MILLI) * chance.below(2)),
+    });
+    if chance.below(5) == 0 {
+        let profiling = bench.phases.last_mut().expect("there is one");
+        let capped = chance.below(3) == 0;
+        profiling.concurrency = profiling.concurrency.filter(|_| capped);
+        profiling.arrivals = Arrivals::Users(UsersPlan {
+            rate: 20.0 + chance.below(2_000) as f64,
+            users: 1 + u32::try_from(chance.below(9)).expect("it is below 9"),
+            turns: 1 + u32::try_from(chance.below(6)).expect("it is below 6"),
+        });
+    }
     bench
 }
 
@@ -157,7 +212,7 @@ fn requests_start_when_they_are_due() {
     ] {
         for reuse in [ConnectionReuse::Pooled, ConnectionReuse::Never] {
             let mut bench = Bench::new(PhasePlan {
-                arrivals,
+                arrivals: arrivals.clone(),
                 ..closed_loop(5, 200)
             });
             bench.phases[0].concurrency = concurrency;
@@ -171,6 +226,7 @@ fn requests_start_when_they_are_due() {
             let mut dues = Vec::new();
             for exchange in &played.exchanges {
                 assert_eq!(exchange.ticks.start, exchange.ticks.due, "{arrivals:?}");
+                assert_eq!(exchange.ticks.slot, exchange.ticks.due, "{arrivals:?}");
                 // A worker can spin shortly before a send only if it knows of it.
                 let known = played.outcome.announced.contains(&exchange.ticks.due);
                 let by_rate = arrivals != Arrivals::ClosedLoop;
@@ -188,6 +244,35 @@ fn requests_start_when_they_are_due() {
             }
         }
     }
+}
+
+/// With a cap the wait for a slot is told apart from the client's own lateness, which is none in a world that takes no time.
+#[test]
+fn a_wait_for_a_slot_is_no_lateness_of_the_client() {
+    let mut bench = Bench::new(PhasePlan {
+        arrivals: Arrivals::Constant { rate: 5_000.0 },
+        ..closed_loop(2, 60)
+    });
+    bench.words.turns = 3;
+    bench.words.think = Nanos(MILLI);
+    let judged = Judged::of(&bench, 7);
+    let mut simulation = Simulation::new(7);
+    simulation.server = Box::new(stream);
+    let played = bench.play(simulation);
+    check(&played, &judged);
+    let ends: Vec<Tick> = played.exchanges.iter().map(|e| e.ticks.end).collect();
+    let mut waited = 0;
+    for exchange in &played.exchanges {
+        let ticks = exchange.ticks;
+        assert_eq!(ticks.slot, ticks.submitted, "{ticks:?}");
+        if ticks.slot > ticks.due {
+            waited += 1;
+            // It was there when a session ended, or at the end of a turn's think time.
+            let freed = ends.contains(&ticks.slot) || exchange.id.turn > 0;
+            assert!(freed, "{ticks:?}");
+        }
+    }
+    assert!(waited > 30, "only {waited} waited");
 }
 
 #[test]

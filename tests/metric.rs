@@ -4,12 +4,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "metric/windows.rs"]
+mod windows;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tokenring::clock::Nanos;
 use tokenring::config::Slo;
 use tokenring::endpoint::{PieceKind, Usage};
+use tokenring::metric::lag::LagHistogram;
 use tokenring::metric::{
     Accumulator, Context, Group, Stats, Summary, Value, quantile, registry, request, slo,
 };
@@ -146,6 +150,7 @@ fn set(record: &mut Record, context: &mut Context, line: &str) {
             (record.trace.first_body, record.trace.last_body) =
                 (Some(millis(rest[0])), Some(millis(rest[1])));
         }
+        "late" => (record.lateness, record.slot_wait) = (millis(rest[0]), millis(rest[1])),
         "bytes" => {
             (record.trace.bytes_sent, record.trace.bytes_received) =
                 (number(0).unwrap(), number(1).unwrap());
@@ -333,6 +338,108 @@ fn lateness_counts_in_effective_latency() {
     assert_avg(&summary, "effective_latency", 282.5);
 }
 
+/// Successes, failures and cut requests: whatever sent a byte was late by something.
+#[test]
+fn schedule_lag_is_of_all_requests_that_were_sent() {
+    let sent = |mut record: Record, late_ms: u64, slot_ms: u64| {
+        record.lateness = Nanos::from_millis(late_ms);
+        record.slot_wait = Nanos::from_millis(slot_ms);
+        record.trace.send_start = Some(Nanos::from_millis(1));
+        record
+    };
+    let mut cut = streamed(0, &[10]);
+    cut.cancelled = true;
+    cut.error = Some(ErrorDetails::default());
+    let records = [
+        sent(streamed(0, &[10, 20]), 1, 0),
+        sent(failed(0, 40, 500), 3, 2),
+        sent(cut, 5, 6),
+        failed(0, 40, 0),
+    ];
+    let summary = summary(&records, &streaming());
+    for (tag, mean, most) in [
+        ("schedule_lag", 4.0, 6.0),
+        ("slot_wait", 8.0 / 3.0, 6.0),
+        ("client_lag", 4.0 / 3.0, 2.0),
+    ] {
+        let stats = summary.row(tag).unwrap().stats;
+        assert_eq!((stats.count, stats.max), (Some(3), Some(most)), "{tag}");
+        assert_avg(&summary, tag, mean);
+        assert!(stats.p1.is_some() && stats.std.is_some(), "{tag}");
+    }
+    // A bucket holds what is at most its value and at most a sixteenth below it.
+    let buckets = &summary.schedule_lag.buckets;
+    let lags_ns: [u64; 3] = [2_000_000, 4_000_000, 6_000_000];
+    assert_eq!(buckets.len(), lags_ns.len());
+    for ((most_ns, count), lag_ns) in buckets.iter().zip(lags_ns) {
+        assert_eq!(*count, 1);
+        assert!(
+            (lag_ns..=lag_ns + lag_ns / 16).contains(most_ns),
+            "{most_ns}"
+        );
+    }
+}
+
+#[test]
+fn the_lag_histogram_is_bounded() {
+    let lags_ms: Vec<f64> = (0..200_000).map(|i| 1e-6 * 1.0002_f64.powi(i)).collect();
+    let LagHistogram { buckets } = LagHistogram::of(&lags_ms);
+    assert!(buckets.len() <= 720, "{}", buckets.len());
+    assert!(buckets.is_sorted_by(|a, b| a.0 < b.0));
+    let counted: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+    assert_eq!(counted, 200_000);
+    assert!(LagHistogram::of(&[]).buckets.is_empty());
+}
+
+/// AIPerf's rules, one a line of `metric/goodput.txt`.
+#[test]
+fn objectives_of_one_request() {
+    let lines = include_str!("metric/goodput.txt").lines().skip(1);
+    let mut cases = 0;
+    for line in lines {
+        let [_, objectives, request, good] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let mut record = streamed(0, &[100, 200, 300]);
+        match request {
+            "plain" => record.streamed = false,
+            "cut" => (record.cancelled, record.error) = (true, Some(ErrorDetails::default())),
+            "failed" => record = failed(0, 1, 500),
+            "late" => record.lateness = Nanos::from_millis(50),
+            other => assert_eq!(other, "stream"),
+        }
+        let objectives = objectives.split(' ').map(|word| {
+            let (tag, threshold) = word.split_once(':').unwrap();
+            Slo {
+                tag: tag.to_owned(),
+                threshold: threshold.parse().unwrap(),
+            }
+        });
+        let context = Context {
+            goodput: objectives.collect(),
+            ..streaming()
+        };
+        let summary = summary(&[record], &context);
+        let expected = f64::from(good == "yes");
+        assert_eq!(
+            avg(&summary, "good_request_count"),
+            Some(expected),
+            "{line}"
+        );
+        // A cut request is neither a success nor an error, so there may be nothing to divide by.
+        let fraction = (request != "cut").then_some(expected);
+        assert_eq!(avg(&summary, "good_request_fraction"), fraction, "{line}");
+        cases += 1;
+    }
+    assert_eq!(cases, 14);
+    let without = summary(&[streamed(0, &[100])], &streaming());
+    for tag in ["goodput", "good_request_count", "good_request_fraction"] {
+        assert!(without.row(tag).is_none(), "{tag}");
+    }
+    let tags = slo::applicable_tags(&streaming());
+    assert!(tags.contains(&"intended_time_to_first_token") && !tags.contains(&"goodput"));
+}
+
 #[test]
 fn failures_are_infinite_waits_in_adjusted_percentiles() {
     let mut records: Vec<Record> = (1..=7).map(|i| streamed(0, &[i * 10, i * 100])).collect();
@@ -349,6 +456,47 @@ fn failures_are_infinite_waits_in_adjusted_percentiles() {
         (None, None, None, None, None)
     );
     assert_eq!((stats.min, stats.count), (Some(100.0), Some(8)));
+}
+
+/// A cut on purpose is an error record, as in AIPerf; a cut by the run's end is none.
+#[test]
+fn cuts_on_purpose_are_errors_and_cuts_of_the_end_are_not() {
+    let mut records: Vec<Record> = (1..=7).map(|i| streamed(0, &[i * 10, i * 100])).collect();
+    for (on_purpose, end_ms) in [(true, 40), (true, 60), (false, 80)] {
+        let mut cut = failed(0, end_ms, 499);
+        cut.cancelled_on_purpose = on_purpose;
+        cut.cancelled = !on_purpose;
+        // What had arrived of it gives no latency.
+        cut.chunks = streamed(0, &[5, 6]).chunks;
+        assert!(cut.was_cancelled());
+        records.push(cut);
+    }
+    let summary = summary(&records, &streaming());
+    let counts = (
+        summary.success_count,
+        summary.error_count,
+        summary.cancelled_count,
+    );
+    assert_eq!(counts, (7, 2, 1));
+    for (tag, expected) in [
+        ("error_request_count", 2.0),
+        ("completed_request_count", 9.0),
+        ("request_error_rate", 200.0 / 9.0),
+        ("total_error_isl", 14.0),
+        ("request_count", 7.0),
+    ] {
+        assert_avg(&summary, tag, expected);
+    }
+    let latency = summary.row("request_latency").unwrap().stats;
+    assert_eq!((latency.count, latency.min), (Some(7), Some(100.0)));
+    let adjusted = summary.row("adj_request_latency").unwrap().stats;
+    assert_eq!(adjusted.count, Some(9));
+    let waited = summary.row("effective_latency").unwrap().stats;
+    assert_eq!((waited.count, waited.min), (Some(10), Some(40.0)));
+    assert_eq!(summary.errors.len(), 1, "one group");
+    let told = |words: &str| summary.notes.iter().any(|note| note.contains(words));
+    assert!(told("2 of 10 requests were cancelled on purpose"));
+    assert!(told("1 of 10 requests were cut by the end of the run"));
 }
 
 #[test]
@@ -545,6 +693,22 @@ fn notes_say_what_to_distrust() {
     assert_avg(&noted, "osl_mismatch_count", 1.0);
     let clean: Vec<Record> = (0..100).map(|i| streamed(i, &[10, 20])).collect();
     assert_eq!(summary(&clean, &streaming()).notes, Vec::<String>::new());
+}
+
+/// A connection that was opened ahead is told by its first request, and held nothing up.
+#[test]
+fn a_set_up_ahead_counts_and_blocks_nothing() {
+    let mut ahead = streamed(0, &[10, 20]);
+    ahead.trace = Trace {
+        set_up_ahead: Some(Nanos::from_millis(3)),
+        send_start: Some(Nanos(500_000)),
+        ..Trace::default()
+    };
+    let summary = summary(&[ahead], &streaming());
+    let average = |tag: &str| summary.row(tag).unwrap().stats.avg;
+    assert_eq!(average("connection_setup"), Some(3.0));
+    assert_eq!(average("http_req_connecting"), Some(3.0));
+    assert_eq!(average("http_req_blocked"), Some(0.5));
 }
 
 #[test]

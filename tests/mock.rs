@@ -583,11 +583,13 @@ fn check_log(text: &str, sent: u64, end: u64) {
             .split(' ')
             .map(|field| field.parse().unwrap())
             .collect();
-        let [connection, request, event, at, due, after, received] = fields[..] else {
+        let [connection, request, event, at, due, after, received, read] = fields[..] else {
             panic!("{line}");
         };
-        assert!(received >= sent && due <= at && at <= after, "{line}");
-        assert_eq!(due, received + 150_000_000 + event * 10_000_000, "{line}");
+        assert!(due <= at && at <= after && received <= read, "{line}");
+        // The kernel's stamp is mapped from another clock; on a loaded machine it may be off by some microseconds.
+        assert!(received + 100_000 >= sent, "{line}");
+        assert_eq!(due, read + 150_000_000 + event * 10_000_000, "{line}");
         let reply = replies.entry((connection, request)).or_default();
         reply.push((event, at));
     }

@@ -103,6 +103,8 @@ fn play(asked: Asked) -> Vec<Exchange> {
         let words: Words = bench.words;
         let setup = Arc::new(Setup {
             phases: bench.phases,
+            url_order: vec![0],
+            cancellation: None,
             targets: vec![Target {
                 addresses,
                 tls: None,

@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokenring::clock::{Anchor, Calibration, Clock, Nanos, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, MockPlan, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{
+    Arrivals, ConnectionReuse, MockPlan, PhaseKind, PhasePlan, SlotPlan, StopRule,
+};
 use tokenring::driver::ring::{Layout, Mode};
 use tokenring::driver::{
     Backend, Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window,
@@ -143,8 +145,11 @@ fn drive(way: &Way, load: &Load) -> Left {
     let clock = Clock::new();
     let phase = PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(load.concurrency),
+        slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: Some(load.requests),
             ..StopRule::default()
@@ -153,6 +158,8 @@ fn drive(way: &Way, load: &Load) -> Left {
     };
     let setup = Setup {
         phases: vec![phase],
+        url_order: vec![0],
+        cancellation: None,
         targets: vec![Target {
             addresses: load.addresses.clone(),
             tls: None,

@@ -3,15 +3,26 @@
 //! In: random plans, an imagined server in virtual time. Out: sums, numbers and due times that must hold.
 //! Never: a clock; every failure replays from its plan.
 
+#[path = "schedule/handover.rs"]
+mod handover;
 #[path = "schedule/play.rs"]
 mod play;
+#[path = "schedule/rates.rs"]
+mod rates;
+#[path = "schedule/replay.rs"]
+mod replay;
+#[path = "schedule/users.rs"]
+mod users;
+
+#[path = "schedule/slots.rs"]
+mod slots;
 
 use std::collections::BTreeSet;
 
 use play::{Played, Sent, World, play, scatter};
 use proptest::prelude::*;
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 
 const SECOND: u64 = 1_000_000_000;
@@ -20,8 +31,11 @@ const MILLI: u64 = 1_000_000;
 fn plan(arrivals: Arrivals, concurrency: Option<usize>, stop: StopRule) -> PhasePlan {
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals,
         concurrency,
+        slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop,
         grace: None,
     }
@@ -87,6 +101,20 @@ fn any_arrivals() -> impl Strategy<Value = Arrivals> {
     ]
 }
 
+fn any_slots() -> impl Strategy<Value = SlotPlan> {
+    let ramp = || prop::option::of((0..100 * MILLI).prop_map(Nanos));
+    let prefill = prop::option::of(1..12_usize);
+    prop_oneof![
+        Just(SlotPlan::default()),
+        (ramp(), prefill, ramp()).prop_map(|(concurrency_ramp, prefill, prefill_ramp)| SlotPlan {
+            concurrency_ramp,
+            prefill,
+            prefill_ramp,
+            pre_connect: 0,
+        }),
+    ]
+}
+
 fn any_plan() -> impl Strategy<Value = PhasePlan> {
     let stop = (
         prop::option::of(1..200_u64),
@@ -99,8 +127,16 @@ fn any_plan() -> impl Strategy<Value = PhasePlan> {
             sessions,
             duration: duration.map(Nanos),
         });
-    (any_arrivals(), prop::option::of(1..40_usize), stop)
-        .prop_map(|(arrivals, concurrency, stop)| plan(arrivals, concurrency, stop))
+    (
+        any_arrivals(),
+        prop::option::of(1..40_usize),
+        stop,
+        any_slots(),
+    )
+        .prop_map(|(arrivals, concurrency, stop, slots)| PhasePlan {
+            slots,
+            ..plan(arrivals, concurrency, stop)
+        })
 }
 
 proptest! {
@@ -181,7 +217,7 @@ proptest! {
     #[test]
     fn workers_together_are_one_worker(rate in 1.0..1e6_f64, seed: u64, workers in 1..9_usize, poisson: bool) {
         let arrivals = if poisson { Arrivals::Poisson { rate } } else { Arrivals::Constant { rate } };
-        prop_assert_eq!(dues(arrivals, seed, workers, 100), dues(arrivals, seed, 1, 100));
+        prop_assert_eq!(dues(arrivals.clone(), seed, workers, 100), dues(arrivals, seed, 1, 100));
     }
 
     #[test]
@@ -464,59 +500,4 @@ fn deadline_and_grace_are_counted_from_the_start_in_ticks() {
         Tick(0),
     );
     assert_eq!((counted.deadline(), counted.grace_end()), (None, None));
-}
-
-/// A trace of bursts out of order, dealt to 1, 2, 3 and 7 workers: every session begins at its tick, once, and all together are the
-/// one-worker replay.
-#[test]
-fn a_replay_begins_each_session_at_its_tick_whatever_the_workers() {
-    let times: Vec<u64> = (0..4_000_u64)
-        .map(|n| n * 7_919 % 4_001 / 20 * 1_000_000)
-        .collect();
-    let firsts = times.iter().zip(0_u32..).map(|(&due, n)| (Nanos(due), n));
-    let timeline = std::sync::Arc::new(tokenring::schedule::Timeline::new(firsts));
-    let mut right: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
-    right.sort_by_key(|&(due, _)| due);
-    let plan = plan(Arrivals::FixedSchedule, None, StopRule::default());
-    for count in [1, 2, 3, 7] {
-        let mut begun = Vec::new();
-        for index in 0..count {
-            let shard = Shard { index, count };
-            let start = Tick(5);
-            let mut schedule = Schedule::replay(&plan, &timeline, shard, Rate::NANOS, start);
-            let mut now = start;
-            loop {
-                match schedule.next(now) {
-                    Verdict::Send(intent) => {
-                        assert_eq!(intent.due, now, "sent at its tick");
-                        let tokenring::schedule::IntentKind::Start { session } = intent.kind else {
-                            panic!("no turn is ready");
-                        };
-                        let who = schedule
-                            .conversation(session)
-                            .expect("a session of the trace");
-                        begun.push((session, (now.0 - start.0, who)));
-                        schedule.session_ended(now);
-                    }
-                    Verdict::WaitUntil(due) => now = due,
-                    Verdict::WaitForSlot => panic!("there is no cap"),
-                    Verdict::Done => break,
-                }
-            }
-        }
-        begun.sort_unstable();
-        let begun: Vec<(u64, u32)> = begun.into_iter().map(|(_, entry)| entry).collect();
-        assert_eq!(begun, right, "{count} workers");
-    }
-}
-
-#[test]
-fn an_entry_that_waits_takes_twelve_bytes() {
-    let firsts = (0..1_000_000_u32).map(|n| (Nanos(u64::from(n)), n));
-    let timeline = tokenring::schedule::Timeline::new(firsts);
-    assert!(
-        timeline.heap_bytes() <= 12 * timeline.len(),
-        "{}",
-        timeline.heap_bytes()
-    );
 }

@@ -63,6 +63,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
         "monoio's streams do not implement AsFd",
     ),
     ("src/driver/stamping.rs", "recvmsg and its control data"),
+    ("src/mock/arrival.rs", "recvmsg and its control data"),
     (
         "src/driver/priority.rs",
         "rustix has no scheduling policies",

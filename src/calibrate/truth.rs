@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// One request as the server saw it. Times are of the monotonic clock, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedRequest {
-    /// When its last byte had been read.
+    /// When the kernel had received its last byte; where the kernel did not tell, when that had been read.
     pub received: u64,
     /// Its content events, in order.
     pub events: Vec<SentEvent>,

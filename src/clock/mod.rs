@@ -13,7 +13,7 @@ mod thread;
 pub use calibrate::{Anchor, Calibration};
 pub use counter::{Clock, Source};
 pub use kernel::{KernelClock, WallBracket, WallMap};
-pub use thread::thread_cpu;
+pub use thread::{process_cpu, thread_cpu};
 
 /// What the counter said: a raw TSC value (nanoseconds where the TSC cannot be used, and in the simulated driver).
 ///

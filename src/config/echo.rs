@@ -9,6 +9,8 @@ use super::fixed_schedule::FixedSchedule;
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
+use super::rate::{Gaps, LatePolicy};
+use super::url_strategy::UrlStrategy;
 use crate::clock::Nanos;
 
 /// Stands for what is hidden.
@@ -179,6 +181,8 @@ const PLACES: &[(&str, &str)] = &[
     ("--export-outputs-json", "artifacts.export_outputs_json"),
     ("--export-http-trace", "artifacts.trace"),
     ("--show-trace-timing", "artifacts.show_trace_timing"),
+    ("--slice-duration", "artifacts.slice_duration"),
+    ("--slice-attribution", "artifacts.slice_attribution"),
     ("--failed-request-threshold", "failed_request_threshold"),
     ("--log-level", "logging.level"),
     ("--ui-type", "runtime.ui"),
@@ -233,6 +237,9 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     if let Some(strategy) = settings.choice("--model-selection-strategy") {
         put(&mut root, "models.strategy", json!(strategy));
     }
+    if let UrlStrategy::Weighted(weights) = &plan.endpoint.url_strategy {
+        put(&mut root, "endpoint.url_weights", json!(weights));
+    }
     if settings.given("--url") {
         let urls: Vec<String> = settings
             .list("--url")
@@ -277,7 +284,7 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     let phases: Vec<Value> = plan
         .phases
         .iter()
-        .map(|phase| phase_config(phase, plan.dataset.fixed_schedule))
+        .map(|phase| phase_config(phase, plan))
         .collect();
     root.insert("phases".to_owned(), json!(phases));
     if !plan.goodput.is_empty() {
@@ -291,36 +298,70 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     Value::Object(root)
 }
 
-fn phase_config(phase: &PhasePlan, schedule: Option<FixedSchedule>) -> Value {
-    let schedule = schedule.filter(|_| phase.arrivals == Arrivals::FixedSchedule);
-    let (arrivals, rate) = match phase.arrivals {
-        Arrivals::ClosedLoop => ("concurrency", None),
-        Arrivals::Constant { rate } => ("constant", Some(rate)),
-        Arrivals::Poisson { rate } => ("poisson", Some(rate)),
-        Arrivals::FixedSchedule => ("fixed_schedule", None),
+fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
+    let (arrivals, rate, smoothness) = match &phase.arrivals {
+        Arrivals::ClosedLoop => ("concurrency", None, None),
+        Arrivals::Constant { rate } => ("constant", Some(*rate), None),
+        Arrivals::Poisson { rate } => ("poisson", Some(*rate), None),
+        Arrivals::Gamma { rate, shape } => ("gamma", Some(*rate), Some(*shape)),
+        Arrivals::Changing { gaps, curve } => match gaps {
+            Gaps::Even => ("constant", Some(curve.last()), None),
+            Gaps::Exponential => ("poisson", Some(curve.last()), None),
+            Gaps::Gamma { shape } => ("gamma", Some(curve.last()), Some(*shape)),
+        },
+        Arrivals::Users(plan) => ("user_centric", Some(plan.rate), None),
+        Arrivals::FixedSchedule => ("fixed_schedule", None, None),
+    };
+    let curve = match &phase.arrivals {
+        Arrivals::Changing { curve, .. } => {
+            let points = curve.points().iter();
+            let points = points.map(|p| json!({"time_s": p.seconds, "qps": p.rate}));
+            Some(Value::Array(points.collect()))
+        }
+        _ => None,
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));
+    let ramp = |length: Option<Nanos>| length.map(|l| json!({ "duration": l.seconds() }));
+    let connections = phase.slots.pre_connect;
+    let pre_connect = (connections > 0).then(|| json!(connections));
     let warmup = phase.kind == PhaseKind::Warmup;
+    let users = match &phase.arrivals {
+        Arrivals::Users(plan) => Some(json!(plan.users)),
+        _ => None,
+    };
+    let asked = plan.cancellation.filter(|_| !warmup);
+    let cancelled =
+        asked.map(|asked| json!({"rate": asked.percent, "delay": asked.delay.seconds()}));
+    let schedule = plan.dataset.fixed_schedule;
+    let schedule = schedule.filter(|_| phase.arrivals == Arrivals::FixedSchedule);
+    let offset = |of: fn(FixedSchedule) -> Option<u64>| schedule.and_then(of).map(|ms| json!(ms));
     let pairs = [
         ("name", Some(json!(phase.kind.name()))),
         ("kind", Some(json!(phase.kind.name()))),
         ("type", Some(json!(arrivals))),
         ("exclude_from_results", warmup.then(|| json!(true))),
         ("auto_offset", schedule.map(|s| json!(s.auto_offset))),
-        (
-            "start_offset",
-            schedule.and_then(|s| s.start_ms).map(|ms| json!(ms)),
-        ),
-        (
-            "end_offset",
-            schedule.and_then(|s| s.end_ms).map(|ms| json!(ms)),
-        ),
+        ("start_offset", offset(|s| s.start_ms)),
+        ("end_offset", offset(|s| s.end_ms)),
+        ("seamless", phase.seamless.then(|| json!(true))),
         ("requests", phase.stop.requests.map(|n| json!(n))),
         ("sessions", phase.stop.sessions.map(|n| json!(n))),
         ("duration", seconds(phase.stop.duration)),
         ("concurrency", phase.concurrency.map(|n| json!(n))),
+        ("users", users),
+        ("concurrency_ramp", ramp(phase.slots.concurrency_ramp)),
+        ("prefill_concurrency", phase.slots.prefill.map(|n| json!(n))),
+        ("prefill_ramp", ramp(phase.slots.prefill_ramp)),
+        ("pre_connect", pre_connect),
         ("rate", rate.map(|rate| json!(rate))),
+        ("smoothness", smoothness.map(|shape| json!(shape))),
+        ("rate_points", curve),
+        (
+            "late_policy",
+            (phase.late == LatePolicy::Skip).then(|| json!("skip")),
+        ),
         ("grace_period", seconds(phase.grace)),
+        ("cancellation", cancelled),
     ];
     let pairs = pairs.into_iter();
     Value::Object(

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::error::Problems;
 use super::lex::Settings;
-use super::plan::{ConnectionReuse, EndpointKind, EndpointPlan, TargetUrl, WaitForModel, WaitMode};
-use super::url;
+use super::plan::{ConnectionReuse, EndpointKind, EndpointPlan, WaitForModel, WaitMode};
+use super::url::{self, TargetUrl};
+use super::url_strategy;
 use crate::clock::Nanos;
 
 /// Longest time in seconds that a flag may give: some thirty years, far inside 64 bits of nanoseconds.
@@ -24,6 +25,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
         // The built-in server is there to show what the program does, and that is mostly streams.
         streaming: settings.given("--streaming") || !settings.given("--url"),
         urls: urls(settings, kind, problems),
+        url_strategy: url_strategy::url_strategy(settings, problems),
         built_in_server: !settings.given("--url"),
         custom_path,
         request_timeout: Nanos::from_seconds(

@@ -31,7 +31,6 @@ const OTHERS: &[&str] = &[
     "--arrival-pattern",
     "--arrival-smoothness",
     "--user-centric-rate",
-    "--num-users",
 ];
 
 /// `promoted`: the file is a trace, named as one by `--custom-dataset-type`, whose first record has a timestamp.

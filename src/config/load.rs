@@ -5,6 +5,9 @@
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use super::rate;
+use super::slots;
+use super::users;
 use crate::clock::Nanos;
 
 /// Requests when no stop is given.
@@ -19,14 +22,15 @@ pub(super) fn phases(
     problems: &mut Problems,
 ) -> Vec<PhasePlan> {
     check(settings, problems);
-    warmup(settings)
-        .into_iter()
-        .chain([profiling(settings, fixed_schedule)])
-        .collect()
+    let warmup = warmup(settings, problems);
+    if settings.given("--warmup-seamless") && warmup.is_none() {
+        problems.push("--warmup-seamless needs a warmup: give --warmup-request-count, --num-warmup-sessions or --warmup-duration");
+    }
+    let profiling = profiling(settings, fixed_schedule, problems);
+    warmup.into_iter().chain([profiling]).collect()
 }
 
-fn profiling(settings: &Settings, fixed_schedule: bool) -> PhasePlan {
-    let rate = settings.number("--request-rate");
+fn profiling(settings: &Settings, fixed_schedule: bool, problems: &mut Problems) -> PhasePlan {
     let mut stop = StopRule {
         requests: settings.integer("--request-count"),
         sessions: settings.integer("--conversation-num"),
@@ -41,22 +45,30 @@ fn profiling(settings: &Settings, fixed_schedule: bool) -> PhasePlan {
     let grace = settings
         .number("--benchmark-grace-period")
         .unwrap_or(GRACE_SECONDS_DEFAULT);
+    // Flags of another pace are refused where the fixed schedule is read.
+    let arrivals = if fixed_schedule {
+        Arrivals::FixedSchedule
+    } else if let Some(users) = users::users(settings, &stop, problems) {
+        Arrivals::Users(users)
+    } else {
+        rate::arrivals(settings, &rate::PROFILING, problems)
+    };
+    let concurrency = settings
+        .size("--concurrency")
+        .or((arrivals == Arrivals::ClosedLoop).then_some(1));
     PhasePlan {
         kind: PhaseKind::Profiling,
-        arrivals: if fixed_schedule {
-            Arrivals::FixedSchedule
-        } else {
-            arrivals(rate, settings.choice("--arrival-pattern"))
-        },
-        concurrency: settings
-            .size("--concurrency")
-            .or((rate.is_none() && !fixed_schedule).then_some(1)),
+        seamless: settings.given("--warmup-seamless"),
+        arrivals,
+        concurrency,
+        slots: slots::profiling(settings, concurrency),
+        late: rate::late_policy(settings),
         stop,
         grace: stop.duration.and(finite(grace)),
     }
 }
 
-fn warmup(settings: &Settings) -> Option<PhasePlan> {
+fn warmup(settings: &Settings, problems: &mut Problems) -> Option<PhasePlan> {
     let stop = StopRule {
         requests: settings.integer("--warmup-request-count"),
         sessions: settings.integer("--num-warmup-sessions"),
@@ -67,32 +79,21 @@ fn warmup(settings: &Settings) -> Option<PhasePlan> {
     if stop == StopRule::default() {
         return None;
     }
-    let rate = settings
-        .number("--warmup-request-rate")
-        .or(settings.number("--request-rate"));
-    let pattern = settings
-        .choice("--warmup-arrival-pattern")
-        .or(settings.choice("--arrival-pattern"));
+    let arrivals = rate::arrivals(settings, &rate::WARMUP, problems);
+    let concurrency = settings
+        .size("--warmup-concurrency")
+        .or(settings.size("--concurrency"))
+        .or((arrivals == Arrivals::ClosedLoop).then_some(1));
     Some(PhasePlan {
         kind: PhaseKind::Warmup,
-        arrivals: arrivals(rate, pattern),
-        concurrency: settings
-            .size("--warmup-concurrency")
-            .or(settings.size("--concurrency"))
-            .or(rate.is_none().then_some(1)),
+        seamless: false,
+        arrivals,
+        concurrency,
+        slots: slots::warmup(settings, concurrency),
+        late: rate::late_policy(settings),
         stop,
         grace: settings.number("--warmup-grace-period").and_then(finite),
     })
-}
-
-/// Without a rate the loop is closed whatever the pattern; with one, every pattern but `constant` is taken for `poisson`, as in
-/// AIPerf (`gamma` is refused before).
-fn arrivals(rate: Option<f64>, pattern: Option<&str>) -> Arrivals {
-    match (rate, pattern) {
-        (None, _) => Arrivals::ClosedLoop,
-        (Some(rate), Some("constant")) => Arrivals::Constant { rate },
-        (Some(rate), _) => Arrivals::Poisson { rate },
-    }
 }
 
 fn finite(seconds: f64) -> Option<Nanos> {
@@ -110,14 +111,8 @@ fn check(settings: &Settings, problems: &mut Problems) {
             ));
         }
     }
-    for flag in ["--arrival-pattern", "--warmup-arrival-pattern"] {
-        if settings.choice(flag) == Some("gamma") {
-            problems.push(format!(
-                "{} gamma is an AIPerf pattern that tokenring does not do yet; use constant or poisson",
-                settings.spelling(flag)
-            ));
-        }
-    }
+    slots::check(settings, problems);
+    rate::check(settings, problems);
     for flag in [
         "--benchmark-duration",
         "--warmup-duration",
@@ -128,14 +123,21 @@ fn check(settings: &Settings, problems: &mut Problems) {
     }
 }
 
-/// `concurrency8`, `request_rate5.0`, or both with a hyphen.
+/// `concurrency8`, `request_rate5.0`, or both with a hyphen; `user_centric-users15-qps1.0` with users.
 pub(super) fn stimulus(phase: &PhasePlan) -> String {
+    if let Arrivals::Users(plan) = &phase.arrivals {
+        let rate = python_float(plan.rate);
+        return format!("user_centric-users{}-qps{rate}", plan.users);
+    }
     let concurrency = phase.concurrency.map(|n| format!("concurrency{n}"));
-    let rate = match phase.arrivals {
-        Arrivals::ClosedLoop => None,
+    let rate = match &phase.arrivals {
+        Arrivals::ClosedLoop | Arrivals::Users(_) => None,
         Arrivals::FixedSchedule => Some("fixed_schedule".to_owned()),
-        Arrivals::Constant { rate } | Arrivals::Poisson { rate } => {
-            Some(format!("request_rate{}", python_float(rate)))
+        Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
+            Some(format!("request_rate{}", python_float(*rate)))
+        }
+        Arrivals::Changing { curve, .. } => {
+            Some(format!("request_rate{}", python_float(curve.last())))
         }
     };
     concurrency

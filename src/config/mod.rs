@@ -4,6 +4,7 @@
 //! leaves a value unchecked for a later room.
 
 mod calibrate;
+mod cancellation;
 mod data;
 mod driver;
 mod echo;
@@ -15,19 +16,32 @@ mod lengths;
 mod lex;
 mod load;
 mod manual;
+mod mock;
 mod output;
 mod pace;
 mod parse;
 mod plan;
+mod rate;
+mod slices;
+mod slots;
 mod url;
+mod url_strategy;
+mod users;
 mod value;
 
 pub use calibrate::CalibratePlan;
+pub use cancellation::CancellationPlan;
 pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};
 pub use fixed_schedule::FixedSchedule;
+pub use mock::MockPlan;
 pub use pace::Pace;
 pub use parse::{Command, check_goodput, parse};
 pub use plan::*;
-pub use url::join;
+pub use rate::{Gaps, LatePolicy, RateCurve, RatePoint};
+pub use slices::{Attribution, SlicePlan};
+pub use slots::SlotPlan;
+pub use url::{TargetUrl, join};
+pub use url_strategy::UrlStrategy;
+pub use users::UsersPlan;

@@ -65,6 +65,7 @@ pub(super) fn output(
         },
         log_level: log_level(settings),
         stats_interval: (stats > 0.0).then(|| Nanos::from_seconds(stats)),
+        slices: super::slices::slices(settings, problems),
     }
 }
 

@@ -8,9 +8,10 @@ use super::calibrate::{self, CalibratePlan};
 use super::error::{Problem, Problems};
 use super::flags::{self, Flag};
 use super::lex::Settings;
+use super::mock::MockPlan;
 use super::pace::Pace;
-use super::plan::{MockPlan, ModelSelection, Plan, Slo, TokenizerPlan};
-use super::{data, echo, endpoint, load, manual, output};
+use super::plan::{ModelSelection, Plan, Slo, TokenizerPlan};
+use super::{cancellation, data, echo, endpoint, load, manual, output};
 use crate::clock::Nanos;
 
 /// What is to be done.
@@ -172,6 +173,7 @@ fn plan(settings: &Settings, problems: &mut Problems) -> Plan {
         workers: output::workers(settings, problems),
         random_seed: settings.integer("--random-seed"),
         failed_request_threshold: settings.number("--failed-request-threshold"),
+        cancellation: cancellation::cancellation(settings, problems),
         cli_command: echo::cli_command(settings),
         input_config: serde_json::Value::Null,
     };
@@ -263,14 +265,17 @@ fn calibrate(words: &[String]) -> Result<Command, Problems> {
     }
 }
 
-/// Objectives whose metric nobody knows. `known` is asked for each tag, since the metrics stand in a later room.
-pub fn check_goodput(plan: &Plan, known: &dyn Fn(&str) -> bool) -> Vec<Problem> {
-    let unknown = plan.goodput.iter().filter(|slo| !known(&slo.tag));
+/// Objectives on what no request of this run has a value of. `known` are the tags that one may name, which a later room knows.
+#[must_use]
+pub fn check_goodput(plan: &Plan, known: &[&str]) -> Vec<Problem> {
+    let unknown = plan.goodput.iter();
+    let unknown = unknown.filter(|slo| !known.contains(&slo.tag.as_str()));
     unknown
         .map(|slo| {
             Problem(format!(
-                "--goodput names the metric {:?}, which does not exist; use a metric's tag",
-                slo.tag
+                "--goodput names {:?}, of which no request of this run has a value; those that have one are {}",
+                slo.tag,
+                known.join(", ")
             ))
         })
         .collect()

@@ -4,12 +4,19 @@
 //! that a later room would have to guess.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::cancellation::CancellationPlan;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
-use super::pace::Pace;
+use super::rate::{Gaps, LatePolicy, RateCurve};
+use super::slices::SlicePlan;
+use super::slots::SlotPlan;
+use super::url::TargetUrl;
+use super::url_strategy::UrlStrategy;
+use super::users::UsersPlan;
 use crate::clock::Nanos;
 
 /// Everything a run needs to know. Immutable once made.
@@ -37,6 +44,8 @@ pub struct Plan {
     pub random_seed: Option<u64>,
     /// Abort when errors / records exceeds this ratio; armed after max(concurrency, 10) profiling records.
     pub failed_request_threshold: Option<f64>,
+    /// Profiling requests that are cancelled on purpose.
+    pub cancellation: Option<CancellationPlan>,
     /// The command line, with secrets replaced by `<redacted>`, values single-quoted.
     pub cli_command: String,
     /// What the user set, as nested JSON in AIPerf's `input_config` shape, secrets replaced.
@@ -93,6 +102,8 @@ pub struct EndpointPlan {
     /// Joined request URLs, one for each `--url`, each with scheme and path; never empty (the built-in server's when the user
     /// gave none, set by the conductor).
     pub urls: Vec<TargetUrl>,
+    /// Which of them a session goes to.
+    pub url_strategy: UrlStrategy,
     /// No `--url` was given: the built-in server is to be started.
     pub built_in_server: bool,
     /// `--custom-endpoint`, as given.
@@ -117,39 +128,6 @@ pub struct EndpointPlan {
     pub reuse: ConnectionReuse,
     /// Readiness probe before the run.
     pub wait_for_model: Option<WaitForModel>,
-}
-
-/// One request URL, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetUrl {
-    /// `https`.
-    pub tls: bool,
-    /// Host name or literal address without brackets.
-    pub host: String,
-    /// 1..=65535.
-    pub port: u16,
-    /// Origin-form request target: joined path and query, begins with `/`.
-    pub target: String,
-    /// Origin with the base path as the user gave it, for display and for `/v1/models` probes (no trailing slash).
-    pub base: String,
-}
-
-impl TargetUrl {
-    /// Value of the `Host` header: the port is left out when it is the scheme's default; IPv6 literals get brackets.
-    #[must_use]
-    pub fn host_header(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
-        let default = if self.tls { 443 } else { 80 };
-        if self.port == default {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
-    }
 }
 
 /// `--connection-reuse-strategy`.
@@ -351,10 +329,16 @@ impl PhaseKind {
 pub struct PhasePlan {
     /// Warmup or profiling.
     pub kind: PhaseKind,
+    /// It begins when the phase before has stopped sending, while requests of that one are still in flight.
+    pub seamless: bool,
     /// When requests are due.
     pub arrivals: Arrivals,
     /// Most sessions open at once; `None` is unlimited (only with a rate).
     pub concurrency: Option<usize>,
+    /// Its other limits, and how they grow.
+    pub slots: SlotPlan,
+    /// What becomes of arrivals at a rate that could not be sent in time.
+    pub late: LatePolicy,
     /// The first of these that is reached ends sending.
     pub stop: StopRule,
     /// How long requests in flight may go on after `stop.duration`; `None` waits for all.
@@ -362,7 +346,7 @@ pub struct PhasePlan {
 }
 
 /// When requests are due.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// As soon as a slot is free.
     ClosedLoop,
@@ -378,6 +362,22 @@ pub enum Arrivals {
     },
     /// At the dataset's own timestamps.
     FixedSchedule,
+    /// Gaps of a gamma law; see [`Gaps::Gamma`].
+    Gamma {
+        /// Requests per second.
+        rate: f64,
+        /// The shape k, above 0.
+        shape: f64,
+    },
+    /// A rate that changes.
+    Changing {
+        /// The law of the gaps, whose mean follows the rate.
+        gaps: Gaps,
+        /// Requests per second over time.
+        curve: Arc<RateCurve>,
+    },
+    /// When a user's next turn comes round.
+    Users(UsersPlan),
 }
 
 /// What ends sending.
@@ -456,6 +456,8 @@ pub struct OutputPlan {
     pub log_level: LogLevel,
     /// Between live lines; `None` never.
     pub stats_interval: Option<Nanos>,
+    /// `--slice-duration`: files of the run slice by slice.
+    pub slices: Option<SlicePlan>,
 }
 
 /// Threads and cores.
@@ -473,55 +475,4 @@ pub struct WorkerPlan {
     pub wait: WaitPlan,
     /// `--require-trusted`: the exit code says whether the client's health was judged trusted.
     pub require_trusted: bool,
-}
-
-/// `tokenring mock-server`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MockPlan {
-    /// Port on 127.0.0.1; 0 picks a free one.
-    pub port: u16,
-    /// From the last byte of a request to its first content event.
-    pub time_to_first_token: Nanos,
-    /// From one content event's tokens to the next: a chunk of k tokens comes k times this after its predecessor.
-    pub inter_token_latency: Nanos,
-    /// Output tokens when the request sets no limit.
-    pub tokens: u32,
-    /// Tokens in each content event.
-    pub tokens_per_chunk: u32,
-    /// Content events written at once, when the first of them is due; the mean rate stays the same.
-    pub events_per_write: u32,
-    /// Seed of the words it says.
-    pub seed: u64,
-    /// Threads; `None` is one for each core in the mask (or in `cpus`).
-    pub threads: Option<usize>,
-    /// Cores to pin the threads to, in order.
-    pub cpus: Vec<usize>,
-    /// Model ids listed by `/v1/models`; any model is accepted in requests.
-    pub models: Vec<String>,
-    /// Append one line per sent event to this file; its first line names the columns.
-    pub log: Option<PathBuf>,
-    /// What it does until the next event is due.
-    pub pace: Pace,
-    /// Into how many parts the time between two events is cut, to keep connections apart; `None` leaves them as they come.
-    pub spread: Option<u32>,
-}
-
-impl Default for MockPlan {
-    fn default() -> Self {
-        MockPlan {
-            port: 0,
-            time_to_first_token: Nanos::from_millis(50),
-            inter_token_latency: Nanos::from_millis(10),
-            tokens: 100,
-            tokens_per_chunk: 1,
-            events_per_write: 1,
-            seed: 0,
-            threads: None,
-            cpus: Vec::new(),
-            models: vec!["mock-model".to_owned()],
-            log: None,
-            pace: Pace::default(),
-            spread: None,
-        }
-    }
 }

@@ -4,7 +4,38 @@
 
 use std::net::Ipv6Addr;
 
-use super::plan::TargetUrl;
+/// One request URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetUrl {
+    /// `https`.
+    pub tls: bool,
+    /// Host name or literal address without brackets.
+    pub host: String,
+    /// 1..=65535.
+    pub port: u16,
+    /// Origin-form request target: joined path and query, begins with `/`.
+    pub target: String,
+    /// Origin with the base path as the user gave it, for display and for `/v1/models` probes (no trailing slash).
+    pub base: String,
+}
+
+impl TargetUrl {
+    /// Value of the `Host` header: the port is left out when it is the scheme's default; IPv6 literals get brackets.
+    #[must_use]
+    pub fn host_header(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        let default = if self.tls { 443 } else { 80 };
+        if self.port == default {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
+}
 
 /// Takes one `--url` apart and joins the endpoint's path to it.
 ///

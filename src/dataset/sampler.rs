@@ -54,6 +54,11 @@ impl Sampler {
         }
     }
 
+    /// Sessions are counted from 0 again, and earlier phases have used the order up to `offset`.
+    pub fn go_on(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
     /// The conversation of session number `session`, counted from 0 within the phase. A pure function of the arguments of
     /// [`Sampler::new`] and `session`; `&mut` only for the kept permutation. Does not allocate.
     pub fn pick(&mut self, session: u64) -> u32 {

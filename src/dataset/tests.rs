@@ -17,6 +17,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
         endpoint: EndpointPlan {
             kind: EndpointKind::Chat,
             streaming: true,
+            url_strategy: crate::config::UrlStrategy::RoundRobin,
             urls: Vec::new(),
             built_in_server: true,
             custom_path: None,
@@ -55,10 +56,12 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             ui: UiKind::None,
             log_level: LogLevel::Info,
             stats_interval: None,
+            slices: None,
         },
         workers: WorkerPlan::default(),
         random_seed: None,
         failed_request_threshold: None,
+        cancellation: None,
         cli_command: String::new(),
         input_config: Value::Null,
     }

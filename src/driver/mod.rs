@@ -65,7 +65,7 @@ pub enum Op {
     Wait {
         /// Until when.
         until: Tick,
-        /// A send is due then: being late makes it late.
+        /// A send is due then, or a cut on purpose: being late makes it late.
         send_due: bool,
         /// A request is on its way out: how soon a completion is seen is part of that request's time.
         sending: bool,

@@ -54,6 +54,39 @@ impl Waiting {
             pause.until
         }
     }
+
+    /// Most by which a sleep ends early to make up for late wake-ups, in ticks.
+    pub(super) fn allowance_most(&self, rate: Rate) -> u64 {
+        rate.ticks(self.spin)
+    }
+}
+
+/// How late this core wakes up, as sleeps that ran their time have shown: exceeded by about one in [`Lateness::ODDS`]. A virtual core may
+/// take longer than a hybrid worker means to spin.
+#[derive(Debug, Default)]
+pub(super) struct Lateness {
+    ticks: u64,
+}
+
+impl Lateness {
+    const ODDS: u64 = 400;
+
+    /// A sleep that was to end at `planned` ended at `now`; `step` ticks is how fast the estimate may grow.
+    ///
+    /// It grows by a step for each sleep that exceeds it and shrinks by a step's `ODDS`th for each that does not, so it rests where
+    /// one in `ODDS` + 1 exceeds it (a stochastic approximation of the quantile).
+    pub(super) fn note(&mut self, planned: Tick, now: Tick, step: u64) {
+        self.ticks = if now.since(planned) > self.ticks {
+            self.ticks + step
+        } else {
+            self.ticks.saturating_sub(step.div_ceil(Lateness::ODDS))
+        };
+    }
+
+    /// `awake`, but earlier by the lateness, and by no more than `most` ticks.
+    pub(super) fn ahead_of(&self, awake: Tick, most: u64) -> Tick {
+        Tick(awake.0.saturating_sub(self.ticks.min(most)))
+    }
 }
 
 impl Default for Waiting {
@@ -63,5 +96,39 @@ impl Default for Waiting {
             spin: Waiting::SPIN,
             window: Window::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_rests_where_few_sleeps_exceed_it() {
+        let mut lateness = Lateness::default();
+        let mut exceeded = 0;
+        for number in 0..100_000_u64 {
+            // 0 to 999,000, each as often as the others.
+            let late = number * 7_919 % 1_000 * 1_000;
+            exceeded += u64::from(number >= 50_000 && late > lateness.ticks);
+            lateness.note(Tick(5_000), Tick(5_000 + late), 8_000);
+        }
+        assert!((50..=300).contains(&exceeded), "{exceeded} of 50,000");
+        let awake = Tick(10_000_000);
+        assert_eq!(
+            lateness.ahead_of(awake, 500),
+            Tick(9_999_500),
+            "never more than the most"
+        );
+        assert!(lateness.ahead_of(awake, 5_000_000) <= Tick(9_100_000));
+    }
+
+    #[test]
+    fn on_a_core_that_wakes_in_time_nothing_is_added() {
+        let mut lateness = Lateness::default();
+        for _ in 0..1_000 {
+            lateness.note(Tick(5_000), Tick(5_000), 10);
+        }
+        assert_eq!(lateness.ahead_of(Tick(10_000), 500), Tick(10_000));
     }
 }

@@ -5,6 +5,7 @@
 
 use uuid::Uuid;
 
+use super::SessionName;
 use crate::config::EndpointPlan;
 
 /// Header lines of a run, rendered as far as they do not change from request to request.
@@ -87,7 +88,7 @@ impl HeaderTemplate {
             match part {
                 Part::Fixed(bytes) => out.extend_from_slice(bytes),
                 Part::RequestId => write_uuid(out, request_id),
-                Part::SessionId => write_uuid(out, session_id),
+                Part::SessionId => write_session(out, session_id),
             }
         }
     }
@@ -152,6 +153,12 @@ fn text<'a>(name: &'a str, value: &str) -> Header<'a> {
         name,
         value: Value::Text(value.to_owned()),
     }
+}
+
+fn write_session(out: &mut Vec<u8>, id: u128) {
+    use std::io::Write;
+    // A vector takes all that is written to it.
+    let _ = write!(out, "{}", SessionName(id));
 }
 
 fn write_uuid(out: &mut Vec<u8>, id: u128) {

@@ -5,10 +5,12 @@
 
 mod bodies;
 mod body;
+mod content;
 mod headers;
 mod input;
 mod parse;
 mod reply;
+mod session_name;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -16,10 +18,12 @@ mod usual;
 
 pub use bodies::Bodies;
 pub use body::{default_path, render};
+pub use content::shows_content;
 pub use headers::HeaderTemplate;
 pub use input::{Input, input, input_texts};
 pub use parse::{Chunks, Parsed, parse};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
+pub use session_name::SessionName;
 
 /// What one reply object carried.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,6 +13,7 @@ fn plan(kind: EndpointKind) -> EndpointPlan {
     EndpointPlan {
         kind,
         streaming: true,
+        url_strategy: crate::config::UrlStrategy::RoundRobin,
         urls: Vec::new(),
         built_in_server: false,
         custom_path: None,
@@ -141,9 +142,10 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
     plan.headers = headers.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec();
     let template = HeaderTemplate::new(&plan);
     let mut out = Vec::new();
-    template.write(&mut out, 1, 2);
+    let two = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+    let session = uuid::Uuid::parse_str(two).unwrap();
+    template.write(&mut out, 1, session.as_u128());
     let one = "00000000-0000-0000-0000-000000000001";
-    let two = "00000000-0000-0000-0000-000000000002";
     assert_eq!(
         String::from_utf8(out).unwrap(),
         format!(
@@ -152,6 +154,11 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
             env!("CARGO_PKG_VERSION")
         )
     );
+    // A user's session is called by his number.
+    let mut out = Vec::new();
+    template.write(&mut out, 1, 17);
+    let lines = String::from_utf8(out).unwrap();
+    assert!(lines.contains("X-Sess: 17\r\n") && lines.contains("X-Session-Affinity: 17\r\n"));
     assert_eq!(template.host_override(), Some("h"));
     assert_eq!(template.content_length_override(), None);
 }

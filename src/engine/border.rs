@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::{ConnectionReuse, PhasePlan};
+use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
 use crate::endpoint::Reply;
 use crate::record::Exchange;
 use crate::schedule::Timeline;
-use crate::wire::Limits;
+use crate::wire::{Fault, Limits};
 
 /// What is the same for every worker of a run.
 pub struct Setup {
@@ -19,10 +19,14 @@ pub struct Setup {
     pub phases: Vec<PhasePlan>,
     /// Where requests go; one for each URL of the plan.
     pub targets: Vec<Target>,
+    /// Which of them sessions go to, in turn: session number s to entry s modulo the length. Never empty.
+    pub url_order: Vec<u16>,
     /// How connections are reused.
     pub reuse: ConnectionReuse,
     /// Whole-request limit.
     pub request_timeout: Nanos,
+    /// Which requests of profiling phases are cancelled on purpose, and when.
+    pub cancellation: Option<CancellationPlan>,
     /// Grace for requests in flight after Ctrl-C in a phase that has none of its own.
     pub stop_grace: Nanos,
     /// Bounds on what peers send.
@@ -53,6 +57,8 @@ pub struct TlsTarget {
 
 /// What is sent. Implemented over the corpus by the conductor, and by tests.
 pub trait Workload {
+    /// Phase `phase` begins; phases before it have used the dataset's order up to `used`.
+    fn go_on(&mut self, _phase: usize, _used: u64) {}
     /// Conversation that session number `session` of phase `phase` plays.
     fn pick(&mut self, phase: usize, session: u64) -> u32;
     /// Turns in `conversation`, at least 1.
@@ -79,6 +85,11 @@ pub trait Workload {
     fn needs_reply(&self, conversation: u32) -> bool;
     /// What the server said in a finished exchange.
     fn reply(&self, exchange: &Exchange) -> Option<Reply>;
+    /// The data of an event brings content of a reply, so that its prefill is over. Asked of a stream's first events, and only where
+    /// prefills are limited: it may neither build a tree nor allocate.
+    fn shows_content(&self, data: &[u8]) -> bool {
+        !data.is_empty()
+    }
     /// Writes the request's head, blank line included.
     fn write_head(
         &self,
@@ -104,6 +115,17 @@ pub trait Control {
     fn phase_start(&self, phase: usize) -> Option<Tick>;
     /// This worker has nothing left to do before `phase`. Called once for each phase, from 0.
     fn ready_for(&self, phase: usize);
+    /// This worker sends nothing more before `phase`, which begins while requests of the phase before are still in flight: at the
+    /// latest `at` of all workers. Called in the place of `ready_for`.
+    fn hand_over(&self, phase: usize, _at: Tick) {
+        self.ready_for(phase);
+    }
+    /// On this worker, phases before `phase` have used the dataset's order up to `used`. Called before the worker is ready for it.
+    fn used(&self, _phase: usize, _used: u64) {}
+    /// The largest `used` of all workers, known when `phase` has a start.
+    fn used_before(&self, _phase: usize) -> u64 {
+        0
+    }
     /// Whether to stop.
     fn stop(&self) -> Stop;
     /// Where this worker stands; called when that may have changed, and every 20 ms.
@@ -130,7 +152,7 @@ pub struct Counts {
     pub whole: u64,
     /// Exchanges that a fault or the request limit ended.
     pub failed: u64,
-    /// Exchanges cut by the end of the run.
+    /// Exchanges cut on purpose, or by the end of the run.
     pub cancelled: u64,
     /// Requests under way.
     pub in_flight: u64,
@@ -140,8 +162,16 @@ pub struct Counts {
     pub resent: u64,
     /// Connections now held.
     pub open_connections: u64,
+    /// Connections that were open before their phase started.
+    pub opened_ahead: u64,
+    /// Connections that should have been, and could not be opened.
+    pub failed_ahead: u64,
+    /// Why the first of them could not.
+    pub fault_ahead: Option<Fault>,
     /// Requests (or sessions) planned for this worker that were not begun, over all finished phases that had a count.
     pub unsent: u64,
+    /// Arrivals left out because they were too late, over all finished phases (`--late-policy skip`).
+    pub skipped: u64,
 }
 
 impl Counts {
@@ -155,6 +185,10 @@ impl Counts {
         self.connects += other.connects;
         self.resent += other.resent;
         self.open_connections += other.open_connections;
+        self.opened_ahead += other.opened_ahead;
+        self.failed_ahead += other.failed_ahead;
+        self.fault_ahead = self.fault_ahead.or(other.fault_ahead);
         self.unsent += other.unsent;
+        self.skipped += other.skipped;
     }
 }

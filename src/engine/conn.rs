@@ -34,8 +34,11 @@ pub(super) struct Connection {
     /// Requests that ended on it.
     pub(super) served: u32,
     pub(super) local_port: u16,
+    /// When its set-up began, when TCP was connected, when TLS was.
+    pub(super) connect_start: Tick,
     pub(super) connect_end: Tick,
-    /// The request under way; `None` exactly when idle.
+    pub(super) tls_end: Tick,
+    /// The request under way; `None` when idle, and while it is set up ahead of a phase.
     pub(super) flight: Option<Box<Flight>>,
     /// Bytes to be sent after those now being sent.
     pub(super) outbox: Vec<u8>,
@@ -45,6 +48,14 @@ pub(super) struct Connection {
     pub(super) sending: bool,
     /// That buffer holds the request's last byte.
     pub(super) sending_request: bool,
+}
+
+impl Connection {
+    /// TLS is set up, and there is no request yet.
+    pub(super) fn is_ready_ahead(&self) -> bool {
+        let ready = self.tls.as_ref().is_some_and(Tls::is_ready);
+        self.state == State::Handshaking && self.flight.is_none() && ready
+    }
 }
 
 struct Slot {
@@ -69,8 +80,17 @@ impl Table {
         }
     }
 
-    /// A new connection towards `target` that carries `flight`.
-    pub(super) fn open(&mut self, target: u16, flight: Box<Flight>) -> ConnId {
+    /// Connections to `target`, whatever they do.
+    pub(super) fn held(&self, target: u16) -> usize {
+        let connections = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.connection.as_ref());
+        connections.filter(|c| c.target == target).count()
+    }
+
+    /// A new connection towards `target` that carries `flight`, or is there ahead of one.
+    pub(super) fn open(&mut self, target: u16, flight: Option<Box<Flight>>) -> ConnId {
         let connection = Connection {
             state: State::Connecting,
             target,
@@ -78,8 +98,10 @@ impl Table {
             tls: None,
             served: 0,
             local_port: 0,
+            connect_start: Tick::NEVER,
             connect_end: Tick::NEVER,
-            flight: Some(flight),
+            tls_end: Tick::NEVER,
+            flight,
             outbox: Vec::new(),
             outbox_request: false,
             sending: false,

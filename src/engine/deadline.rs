@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use crate::clock::Tick;
 use crate::driver::ConnId;
 
+use super::conn::Table;
+
 /// A queue of equally long limits.
 pub(super) struct Deadlines {
     length: u64,
@@ -31,13 +33,34 @@ impl Deadlines {
         }
     }
 
-    /// The limit of flight `serial`, which began at `start`.
+    /// The limit of flight `serial`, which began at `start`. Starts come in order, but for those of one batch, which may differ by
+    /// what the batch took; each finds its place from the back.
     pub(super) fn push(&mut self, start: Tick, conn: ConnId, serial: u64) {
-        self.queue.push_back(Deadline {
-            at: start.plus(self.length),
-            conn,
-            serial,
-        });
+        let at = start.plus(self.length);
+        let later = self.queue.iter().rev().take_while(|last| last.at > at);
+        let place = self.queue.len() - later.count();
+        self.queue.insert(place, Deadline { at, conn, serial });
+    }
+
+    /// Takes out the oldest limit that is over at `now`, with the connection that carries its flight; limits of flights that have
+    /// ended are dropped on the way.
+    pub(super) fn expired(&mut self, table: &mut Table, now: Tick) -> Option<(ConnId, Tick)> {
+        while let Some(&first) = self.queue.front() {
+            let carrier = table.carrier(first);
+            if carrier.is_some() && first.at > now {
+                return None;
+            }
+            self.queue.pop_front();
+            if let Some(conn) = carrier {
+                return Some((conn, first.at));
+            }
+        }
+        None
+    }
+
+    /// From a start to its limit, in ticks.
+    pub(super) fn length(&self) -> u64 {
+        self.length
     }
 
     /// Flight `serial` goes on on `conn`; its limit stays.
@@ -63,16 +86,25 @@ impl Deadlines {
     pub(super) fn first(&self) -> Option<Deadline> {
         self.queue.front().copied()
     }
-
-    /// Drops the oldest.
-    pub(super) fn pop(&mut self) {
-        self.queue.pop_front();
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_that_began_earlier_is_over_earlier_also_when_it_comes_later() {
+        let mut deadlines = Deadlines::new(100);
+        for (serial, start) in [(1, 10), (2, 30), (3, 20), (4, 30), (5, 5)] {
+            let conn = ConnId {
+                index: 0,
+                generation: 0,
+            };
+            deadlines.push(Tick(start), conn, serial);
+        }
+        let order: Vec<(u64, u64)> = deadlines.queue.iter().map(|d| (d.serial, d.at.0)).collect();
+        assert_eq!(order, [(5, 105), (1, 110), (3, 120), (2, 130), (4, 130)]);
+    }
 
     #[test]
     fn limits_of_ended_requests_do_not_pile_up_behind_a_long_one() {

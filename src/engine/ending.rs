@@ -33,6 +33,9 @@ impl Engine {
             return;
         };
         let Some(mut flight) = c.flight.take() else {
+            if let Outcome::Fault(fault) = outcome {
+                self.failed_ahead(conn, fault);
+            }
             return self.close(conn);
         };
         flight.exchange.outcome = outcome;
@@ -42,15 +45,23 @@ impl Engine {
             _ => tick,
         };
         self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
+        if std::mem::take(&mut flight.prefill) {
+            // No content came, or it was not seen: a reply that is no stream, or an error.
+            let phase = flight.exchange.id.phase;
+            self.phases.prefill_ended(phase, tick);
+        }
         self.health.events += flight.exchange.events.len() as u64;
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
-        self.settle(conn, keep, flight.session.as_mut());
+        let goes_on = !self.phases.is_cut(flight.exchange.id.phase);
+        self.settle(conn, keep, flight.session.as_mut().filter(|_| goes_on));
         self.counts.in_flight -= 1;
         match outcome {
             Outcome::Success => self.counts.whole += 1,
             Outcome::Fault(_) | Outcome::Timeout => self.counts.failed += 1,
-            Outcome::GraceEnded | Outcome::Interrupted => self.counts.cancelled += 1,
+            Outcome::GraceEnded | Outcome::Interrupted | Outcome::Cancelled => {
+                self.counts.cancelled += 1;
+            }
         }
         self.end_turn(&mut flight, tick);
         let ended = std::mem::replace(&mut flight.exchange, self.sink.blank());
@@ -58,10 +69,9 @@ impl Engine {
         self.spare_flights.push(flight);
     }
 
-    /// Pools the connection, keeps it for its session, or closes it.
+    /// Pools the connection, keeps it for its session (if that goes on), or closes it.
     fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
-        let goes_on = !self.phases.is_cut();
-        let next_turn = session.filter(|session| goes_on && !session.is_last_turn());
+        let next_turn = session.filter(|session| !session.is_last_turn());
         match (keep, self.setup.reuse, next_turn) {
             (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
             (true, ConnectionReuse::StickyUserSessions, Some(session)) => {

@@ -27,6 +27,10 @@ pub(super) struct Flight {
     done_seen: bool,
     /// The driver has not yet sent its request whole.
     pub(super) unsent: bool,
+    /// It will be cut on purpose.
+    pub(super) is_to_be_cancelled: bool,
+    /// It holds a prefill slot: no content has come yet.
+    pub(super) prefill: bool,
     /// The read that brought the byte after the last event.
     first_read: u32,
 }
@@ -64,6 +68,8 @@ impl Flight {
             scanning: false,
             done_seen: false,
             unsent: false,
+            is_to_be_cancelled: false,
+            prefill: false,
             first_read: 0,
         }
     }
@@ -80,7 +86,8 @@ impl Flight {
     /// The request's bytes were handed to the kernel.
     pub(super) fn request_sent(&mut self, sent: &Sent) {
         let exchange = &mut self.exchange;
-        if !exchange.link.resent && exchange.ticks.connect_start == Tick::NEVER {
+        let kept = exchange.link.ahead || exchange.ticks.connect_start == Tick::NEVER;
+        if !exchange.link.resent && kept {
             // On a warm connection the request starts with its first byte; a new one starts with its connection.
             exchange.ticks.start = sent.first;
         }

@@ -9,18 +9,21 @@ use std::sync::Arc;
 use crate::clock::{Nanos, Rate, Tick};
 use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
 use crate::record::{Exchange, Outcome};
-use crate::schedule::Shard;
+use crate::schedule::{CancellationDraw, Shard};
 use crate::wire::Fault;
 
 mod ahead;
+mod ahead_of_phase;
 mod arrived;
 mod border;
 mod conn;
 mod deadline;
 mod ending;
 mod flight;
+mod handover;
 mod health;
 mod phase;
+mod prefill;
 mod request;
 mod tls;
 
@@ -53,6 +56,9 @@ pub struct Engine {
     ops: VecDeque<Op>,
     request_deadlines: Deadlines,
     drain_deadlines: Deadlines,
+    /// Cuts on purpose, from the last byte sent.
+    cancel_deadlines: Deadlines,
+    cancellation: Option<CancellationDraw>,
     #[expect(
         clippy::vec_box,
         reason = "they move between here and the table without a copy"
@@ -69,6 +75,7 @@ pub struct Engine {
     )]
     ended: Vec<Box<Exchange>>,
     uuids: request::Uuids,
+    ahead: ahead_of_phase::Ahead,
     counts: Counts,
     arrived: Arrived,
     /// Requests under way that the driver has not yet sent whole.
@@ -94,6 +101,9 @@ impl Engine {
         let uuids = request::Uuids::new(setup.seed, shard.index);
         let request_limit = setup.rate.ticks(setup.request_timeout);
         let drain = setup.rate.ticks(DONE_DRAIN);
+        let asked = setup.cancellation;
+        let cancel_delay = asked.map_or(0, |asked| setup.rate.ticks(asked.delay));
+        let cancellation = asked.map(|asked| CancellationDraw::new(asked.percent, setup.seed));
         Engine {
             setup,
             workload,
@@ -105,12 +115,15 @@ impl Engine {
             ops: VecDeque::with_capacity(64),
             request_deadlines: Deadlines::new(request_limit),
             drain_deadlines: Deadlines::new(drain),
+            cancel_deadlines: Deadlines::new(cancel_delay),
+            cancellation,
             spare_flights: Vec::new(),
             spare_buffers: Vec::new(),
             plain: Vec::new(),
             unmarked: Vec::new(),
             ended: Vec::new(),
             uuids,
+            ahead: ahead_of_phase::Ahead::default(),
             counts: Counts::default(),
             arrived: Arrived::default(),
             unsent: 0,
@@ -146,10 +159,11 @@ impl Engine {
         if self.finished {
             return Op::Finished;
         }
+        let cut = self.cancel_deadlines.first().map(|first| first.at);
         Op::Wait {
             until,
-            send_due: until == self.phases.next_send(),
-            sending: self.unsent > 0,
+            send_due: until == self.phases.next_send() || cut == Some(until),
+            sending: self.unsent + self.ahead.pending() > 0,
         }
     }
 
@@ -162,6 +176,7 @@ impl Engine {
         };
         debug_assert_eq!(c.state, State::Connecting);
         c.local_port = local_port;
+        c.connect_start = started;
         c.connect_end = done;
         if let Some(flight) = &mut c.flight {
             let ticks = &mut flight.exchange.ticks;
@@ -173,6 +188,7 @@ impl Engine {
         }
         let target = &self.setup.targets[usize::from(c.target)];
         match &target.tls {
+            None if c.flight.is_none() => self.opened_ahead(conn),
             None => {
                 c.state = State::Busy;
                 self.send_request(conn);
@@ -202,9 +218,15 @@ impl Engine {
             flight.request_sent(&sent);
             self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
             self.health.sent(&sent);
+            if flight.is_to_be_cancelled && sent.error.is_none() {
+                self.cancel_deadlines.push(sent.last, conn, flight.serial);
+                self.quiet = None;
+            }
         }
         if !c.outbox.is_empty() {
             self.start_send(conn);
+        } else if c.is_ready_ahead() {
+            self.opened_ahead(conn);
         }
     }
 
@@ -286,7 +308,14 @@ impl Engine {
             self.unmarked.push(conn);
         }
         let came = arrival(stamp, self.setup.stamps);
-        match flight.receive(data, wire_bytes, stamp, self.setup.stamps) {
+        let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        if flight.prefill && prefill::is_over(flight, events, &*self.workload) {
+            flight.prefill = false;
+            let phase = flight.exchange.id.phase;
+            self.phases.prefill_ended(phase, came);
+            self.quiet = None;
+        }
+        match progress {
             Progress::More if flight.in_stream() => {
                 self.arrived
                     .in_stream(flight.exchange.events.len() - events);
@@ -311,7 +340,8 @@ impl Engine {
         };
         let Some(flight) = &mut c.flight else { return };
         let untouched = !flight.response.started();
-        if untouched && c.served > 0 && !flight.exchange.link.resent {
+        let kept = c.served > 0 || flight.exchange.link.ahead;
+        if untouched && kept && !flight.exchange.link.resent {
             return self.resend(conn);
         }
         let tls_cut = c.tls.as_ref().is_some_and(|tls| !tls.closed_cleanly());
@@ -357,10 +387,12 @@ impl Engine {
         };
         let ready = c.tls.as_ref().is_some_and(tls::Tls::is_ready);
         if c.state == State::Handshaking && ready {
+            c.tls_end = c.tls_end.min(tick);
+            let Some(flight) = &mut c.flight else {
+                return self.opened_ahead(conn);
+            };
+            flight.exchange.ticks.tls_end = tick;
             c.state = State::Busy;
-            if let Some(flight) = &mut c.flight {
-                flight.exchange.ticks.tls_end = tick;
-            }
             self.send_request(conn);
         }
     }

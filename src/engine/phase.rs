@@ -7,22 +7,27 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::clock::Tick;
-use crate::config::Arrivals;
+use crate::config::{Arrivals, PhasePlan};
 use crate::record::Outcome;
-use crate::schedule::{Schedule, Verdict};
+use crate::schedule::{Intent, IntentKind, Schedule, Verdict};
 
 use super::request::Session;
 use super::{Engine, GATE_WAIT, LONGEST_WAIT, Stop};
 
 /// Where an engine stands in its list of phases.
 pub(super) struct Phases {
-    index: usize,
-    announced: bool,
-    running: Option<Running>,
+    pub(super) index: usize,
+    /// The phase after `running`, or the one at `index` if none runs, was announced.
+    pub(super) announced: bool,
+    pub(super) running: Option<Running>,
+    /// What is still under way of the phase before, which handed over without a drain.
+    pub(super) tail: Option<Running>,
+    /// Up to where phases before this one have used the dataset's order.
+    pub(super) used: u64,
     /// When the next send is due, as far as it is known.
-    next_send: Tick,
+    pub(super) next_send: Tick,
     /// No request may follow: the run was stopped.
-    stopped: bool,
+    pub(super) stopped: bool,
 }
 
 /// A phase under way.
@@ -32,11 +37,17 @@ pub(super) struct Running {
     pub(super) ready: VecDeque<Session>,
     /// Turns in their think time.
     waiting: BinaryHeap<Reverse<Waiting>>,
+    /// Requests in flight that are the last of their sessions.
+    pub(super) last_turns: u64,
     /// Nothing further will be begun.
-    sending_over: bool,
+    pub(super) sending_over: bool,
     /// When requests under way are cut, and as what.
-    cut_at: Option<(Tick, Outcome)>,
+    pub(super) cut_at: Option<(Tick, Outcome)>,
     cut: bool,
+    /// An arrival may wait for a turn that can be sent.
+    blocked: bool,
+    /// When the last turn became ready.
+    ripened: Tick,
 }
 
 /// A turn in its think time.
@@ -71,6 +82,8 @@ impl Phases {
             index: 0,
             announced: false,
             running: None,
+            tail: None,
+            used: 0,
             next_send: Tick::NEVER,
             stopped: false,
         }
@@ -78,6 +91,11 @@ impl Phases {
 
     pub(super) fn index(&self) -> usize {
         self.index
+    }
+
+    /// The phase's index as exchanges carry it.
+    pub(super) fn number(&self) -> u8 {
+        u8::try_from(self.index).unwrap_or(u8::MAX)
     }
 
     /// When the next send is due, as of the last turn; [`Tick::NEVER`] when that hangs on replies.
@@ -92,9 +110,10 @@ impl Phases {
             .expect("a request belongs to a running phase")
     }
 
-    /// No turn may follow in this phase.
-    pub(super) fn is_cut(&self) -> bool {
+    /// No turn may follow in `phase`.
+    pub(super) fn is_cut(&self, phase: u8) -> bool {
         self.stopped
+            || phase != self.number()
             || self
                 .running
                 .as_ref()
@@ -102,9 +121,60 @@ impl Phases {
     }
 }
 
+/// Whether and when requests are cut.
+pub(super) enum Cut {
+    /// Now, as this.
+    Now(Outcome),
+    /// Then.
+    At(Tick),
+    /// They are not, or have been.
+    Never,
+}
+
 impl Running {
+    fn new(schedule: Schedule) -> Running {
+        Running {
+            ready: VecDeque::new(),
+            waiting: BinaryHeap::new(),
+            last_turns: 0,
+            sending_over: false,
+            cut_at: schedule.grace_end().map(|at| (at, Outcome::GraceEnded)),
+            cut: false,
+            blocked: false,
+            ripened: Tick(0),
+            schedule,
+        }
+    }
+
+    /// Requests are cut at `at`, unless they are to be before.
+    fn cut_by(&mut self, at: Tick, outcome: Outcome) {
+        if self.cut_at.is_none_or(|(planned, _)| at < planned) {
+            self.cut_at = Some((at, outcome));
+        }
+    }
+
+    /// Says once that it is time to cut.
+    pub(super) fn cut_due(&mut self, now: Tick) -> Cut {
+        match self.cut_at {
+            Some((at, outcome)) if at <= now && !self.cut => {
+                self.cut = true;
+                Cut::Now(outcome)
+            }
+            Some((at, _)) if at > now => Cut::At(at),
+            _ => Cut::Never,
+        }
+    }
+
     pub(super) fn wait(&mut self, turn: Waiting) {
         self.waiting.push(Reverse(turn));
+    }
+
+    /// From when on `intent` could be sent.
+    pub(super) fn sendable(&self, intent: Intent) -> Tick {
+        match intent.kind {
+            IntentKind::Continue if self.blocked => intent.slot.max(self.ripened),
+            _ => intent.slot,
+        }
     }
 
     /// Turns whose think time is over become ready.
@@ -114,6 +184,7 @@ impl Running {
                 return;
             };
             self.schedule.turn_ready(turn.due);
+            self.ripened = turn.due;
             self.ready.push_back(turn.session);
         }
     }
@@ -140,7 +211,12 @@ impl Engine {
         };
         self.control.publish(&self.counts);
         let longest = now.plus(self.setup.rate.ticks(LONGEST_WAIT));
-        [self.request_deadlines.first(), self.drain_deadlines.first()]
+        let limits = [
+            self.request_deadlines.first(),
+            self.drain_deadlines.first(),
+            self.cancel_deadlines.first(),
+        ];
+        limits
             .into_iter()
             .flatten()
             .map(|deadline| deadline.at)
@@ -161,17 +237,14 @@ impl Engine {
             .unwrap_or(self.setup.stop_grace);
         let grace = self.setup.rate.ticks(grace);
         let first = !std::mem::replace(&mut self.phases.stopped, true);
-        if let Some(running) = &mut self.phases.running {
+        let phases = &mut self.phases;
+        for running in phases.running.iter_mut().chain(&mut phases.tail) {
             if first {
                 running.schedule.halt();
-                let at = now.plus(grace);
-                let sooner = running.cut_at.is_none_or(|(planned, _)| at < planned);
-                if sooner {
-                    running.cut_at = Some((at, Outcome::Interrupted));
-                }
+                running.cut_by(now.plus(grace), Outcome::Interrupted);
             }
             if stop == Stop::Now {
-                running.cut_at = Some((now, Outcome::Interrupted));
+                running.cut_by(now, Outcome::Interrupted);
             }
         }
     }
@@ -187,10 +260,19 @@ impl Engine {
             match running.schedule.next(now) {
                 Verdict::Send(intent) => self.begin(intent, now),
                 Verdict::WaitUntil(due) => {
+                    running.blocked = false;
                     until = until.min(due);
                     break;
                 }
-                Verdict::WaitForSlot => break,
+                Verdict::WaitForSlot => {
+                    running.blocked = true;
+                    break;
+                }
+                Verdict::NeedTurns { session } => {
+                    let conversation = self.workload.pick(self.phases.index(), session);
+                    let turns = self.workload.turn_count(conversation);
+                    self.phases.running().schedule.tell_turns(turns);
+                }
                 Verdict::Done => {
                     running.sending_over = true;
                     self.drop_waiting(now);
@@ -207,16 +289,22 @@ impl Engine {
                 Tick::NEVER
             });
         }
-        if let Some((at, outcome)) = running.cut_at {
-            if at <= now && !running.cut {
-                running.cut = true;
+        match running.cut_due(now) {
+            Cut::Now(outcome) => {
                 running.schedule.halt();
-                self.cut(outcome, now);
+                self.cut(self.phases.number(), outcome, now);
                 self.phases.running().sending_over = true;
                 self.drop_waiting(now);
-            } else if at > now {
-                until = until.min(at);
             }
+            Cut::At(at) => until = until.min(at),
+            Cut::Never => {}
+        }
+        until = until.min(self.tend_tail(now));
+        if self.hands_over() {
+            return match self.hand_over(now) {
+                Some(wait) => until.min(wait),
+                None => self.run_phase(now),
+            };
         }
         if self.phases.running().sending_over && self.counts.in_flight == 0 {
             self.leave_phase(now);
@@ -241,6 +329,14 @@ impl Engine {
             .running
             .take()
             .expect("only a running phase is left");
+        self.count_unsent(&running, now);
+        self.phases.used += running.schedule.session_numbers();
+        self.phases.next_send = Tick::NEVER;
+        self.phases.index += 1;
+    }
+
+    /// What `running`, which is over, was to send and has not.
+    pub(super) fn count_unsent(&mut self, running: &Running, now: Tick) {
         let counts = running.schedule.counts();
         let by_requests = self.setup.phases[self.phases.index].stop.requests.is_some();
         let done = if by_requests {
@@ -248,20 +344,25 @@ impl Engine {
         } else {
             counts.started_sessions
         };
+        self.counts.skipped += counts.skipped;
         self.counts.unsent += match counts.planned {
+            Some(planned) if by_requests => planned.saturating_sub(done + counts.skipped),
             Some(planned) => planned.saturating_sub(done),
             None => running.schedule.unsent_arrivals(now),
         };
-        self.phases.next_send = Tick::NEVER;
-        self.phases.index += 1;
-        self.phases.announced = false;
     }
 
     /// Announces that this worker is ready, and starts the phase when all are.
     fn enter_phase(&mut self, now: Tick) -> Tick {
         let index = self.phases.index;
         if !self.phases.announced {
+            if !self.phases.stopped
+                && let Some(until) = self.connect_ahead(now)
+            {
+                return until;
+            }
             self.phases.announced = true;
+            self.control.used(index, self.phases.used);
             self.control.ready_for(index);
         }
         let Some(plan) = self
@@ -283,21 +384,27 @@ impl Engine {
             self.phases.next_send = start;
             return start;
         }
-        let schedule = if plan.arrivals == Arrivals::FixedSchedule {
-            let timeline = self.workload.timeline();
-            Schedule::replay(plan, &timeline, self.shard, self.setup.rate, start)
-        } else {
-            Schedule::new(plan, self.setup.seed, self.shard, self.setup.rate, start)
-        };
-        let cut_at = schedule.grace_end().map(|at| (at, Outcome::GraceEnded));
-        self.phases.running = Some(Running {
-            schedule,
-            ready: VecDeque::new(),
-            waiting: BinaryHeap::new(),
-            sending_over: false,
-            cut_at,
-            cut: false,
-        });
+        let schedule = self.schedule_of(plan, start);
+        self.start_phase(schedule);
         self.run_phase(now)
+    }
+
+    /// This worker's part of `plan`, begun at `start`.
+    pub(super) fn schedule_of(&self, plan: &PhasePlan, start: Tick) -> Schedule {
+        let (seed, rate) = (self.setup.seed, self.setup.rate);
+        if plan.arrivals == Arrivals::FixedSchedule {
+            Schedule::replay(plan, &self.workload.timeline(), self.shard, rate, start)
+        } else {
+            Schedule::new(plan, seed, self.shard, rate, start)
+        }
+    }
+
+    /// The phase at the index is under way.
+    pub(super) fn start_phase(&mut self, schedule: Schedule) {
+        let index = self.phases.index;
+        self.phases.announced = false;
+        self.phases.used = self.control.used_before(index);
+        self.workload.go_on(index, self.phases.used);
+        self.phases.running = Some(Running::new(schedule));
     }
 }

@@ -6,11 +6,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::clock::Tick;
-use crate::config::ConnectionReuse;
+use crate::config::{ConnectionReuse, PhaseKind};
 use crate::driver::{ConnId, Op};
 use crate::endpoint::Reply;
 use crate::record::{Outcome, RequestId};
-use crate::schedule::{Intent, IntentKind};
+use crate::schedule::{Course, Intent, IntentKind};
 use crate::wire::Fault;
 
 use super::Engine;
@@ -32,6 +32,8 @@ pub(super) struct Session {
     history: Vec<Option<Reply>>,
     /// Its own connection, with sticky sessions.
     conn: Option<ConnId>,
+    /// When its turns are due, with users.
+    course: Option<Course>,
 }
 
 impl Session {
@@ -73,7 +75,7 @@ impl Uuids {
 impl Engine {
     /// Sends what the schedule says, now.
     pub(super) fn begin(&mut self, intent: Intent, now: Tick) {
-        let number = self.phases.running().schedule.next_request_number();
+        let counted = self.phases.running().schedule.next_request_number();
         let session = match intent.kind {
             IntentKind::Start { session } => self.start_session(session),
             IntentKind::Continue => self
@@ -83,26 +85,30 @@ impl Engine {
                 .pop_front()
                 .expect("the schedule counts ready turns"),
         };
-        self.serial += 1;
-        let phase = self.phases.index();
-        // A spare flight was given an empty exchange when its last one was handed over.
-        let mut flight = match self.spare_flights.pop() {
-            Some(flight) => flight,
-            None => Box::new(Flight::new(self.sink.blank(), self.setup.limits)),
+        let last_turns = &mut self.phases.running().last_turns;
+        *last_turns += u64::from(session.is_last_turn());
+        let number = match &session.course {
+            Some(course) => course.number(session.turn),
+            None => counted,
         };
-        flight.reset();
+        self.serial += 1;
+        let phase = self.phases.number();
+        let mut flight = self.take_flight();
         flight.serial = self.serial;
+        flight.prefill = self.phases.running().schedule.limits_prefill();
         flight.tokens = self
             .workload
             .reply_tokens(session.conversation, session.turn);
+        flight.is_to_be_cancelled = self.draws_cancellation(phase, number);
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
         exchange.ticks.due = intent.due;
+        exchange.ticks.slot = self.phases.running().sendable(intent);
         exchange.ticks.start = now;
         exchange.ticks.submitted = now;
         exchange.request_uuid = request_uuid;
         exchange.id = RequestId {
-            phase: u8::try_from(phase).unwrap_or(u8::MAX),
+            phase,
             worker: u16::try_from(self.shard.index).unwrap_or(u16::MAX),
             number,
             session: session.number,
@@ -138,6 +144,24 @@ impl Engine {
         self.assign(flight, session, now);
     }
 
+    /// An empty flight. A spare one was given an empty exchange when its last one was handed over.
+    fn take_flight(&mut self) -> Box<Flight> {
+        let mut flight = match self.spare_flights.pop() {
+            Some(flight) => flight,
+            None => Box::new(Flight::new(self.sink.blank(), self.setup.limits)),
+        };
+        flight.reset();
+        flight
+    }
+
+    /// Whether request `number` of `phase` is to be cut on purpose.
+    fn draws_cancellation(&mut self, phase: u8, number: u64) -> bool {
+        let phase = usize::from(phase);
+        let profiling = self.setup.phases[phase].kind == PhaseKind::Profiling;
+        let draw = self.cancellation.as_mut().filter(|_| profiling);
+        draw.is_some_and(|draw| draw.picks(phase, number))
+    }
+
     /// Puts a flight on a connection: the session's own, an idle one, or a new one.
     fn assign(&mut self, mut flight: Box<Flight>, session: Session, now: Tick) {
         let url = session.url;
@@ -149,11 +173,14 @@ impl Engine {
         let warm = match self.setup.reuse {
             ConnectionReuse::Pooled => self.table.take_idle(url),
             ConnectionReuse::Never => None,
-            ConnectionReuse::StickyUserSessions => own.filter(|&conn| {
-                self.table
-                    .current(conn)
-                    .is_some_and(|c| c.state == State::Idle)
-            }),
+            ConnectionReuse::StickyUserSessions => own
+                .filter(|&conn| {
+                    self.table
+                        .current(conn)
+                        .is_some_and(|c| c.state == State::Idle)
+                })
+                // Only those are pooled that were opened ahead and belong to no session yet.
+                .or_else(|| self.table.take_idle(url)),
         };
         let conn = match warm {
             Some(conn) => {
@@ -163,6 +190,13 @@ impl Engine {
                     .expect("an idle connection is in the table");
                 c.state = State::Busy;
                 flight.exchange.link.reused = c.served > 0;
+                if c.served == 0 {
+                    // Opened ahead: its set-up is told by its first request, though it is no part of it.
+                    flight.exchange.link.ahead = true;
+                    flight.exchange.ticks.connect_start = c.connect_start;
+                    flight.exchange.ticks.connect_end = c.connect_end;
+                    flight.exchange.ticks.tls_end = c.tls_end;
+                }
                 flight.exchange.link.address = c.address;
                 flight.exchange.link.local_port = c.local_port;
                 c.flight = Some(flight);
@@ -176,7 +210,7 @@ impl Engine {
 
     fn open(&mut self, url: u16, flight: Box<Flight>) -> ConnId {
         let address = self.setup.targets[usize::from(url)].addresses[0];
-        let conn = self.table.open(url, flight);
+        let conn = self.table.open(url, Some(flight));
         self.counts.connects += 1;
         self.counts.open_connections += 1;
         self.ops.push_back(Op::Connect { conn, address });
@@ -194,8 +228,12 @@ impl Engine {
         flight.exchange.reads.clear();
         flight.exchange.link.resent = true;
         flight.exchange.link.reused = false;
+        flight.exchange.link.ahead = false;
         flight.exchange.link.sent_whole = false;
         flight.exchange.ticks.last_byte_sent = Tick::NEVER;
+        flight.exchange.ticks.connect_start = Tick::NEVER;
+        flight.exchange.ticks.connect_end = Tick::NEVER;
+        flight.exchange.ticks.tls_end = Tick::NEVER;
         self.unsent += usize::from(!std::mem::replace(&mut flight.unsent, true));
         self.counts.resent += 1;
         let serial = flight.serial;
@@ -272,8 +310,10 @@ impl Engine {
         let Some(mut session) = flight.session.take() else {
             return;
         };
-        if session.is_last_turn() || self.phases.is_cut() {
-            self.phases.running().schedule.session_ended(now);
+        let phase = flight.exchange.id.phase;
+        self.phases.turn_ended(phase, session.is_last_turn());
+        if session.is_last_turn() || self.phases.is_cut(phase) {
+            self.phases.session_ended(phase, now);
             return;
         }
         let good = flight.exchange.outcome == Outcome::Success
@@ -285,12 +325,17 @@ impl Engine {
         };
         session.history.push(reply);
         session.turn += 1;
-        let own = self.workload.own_time(session.conversation, session.turn);
-        let own = own.and_then(|after| self.phases.running().schedule.own_time(after));
-        let due = own.unwrap_or_else(|| {
-            let think = self.workload.delay(session.conversation, session.turn);
-            now.plus(self.setup.rate.ticks(think))
-        });
+        let due = match &mut session.course {
+            Some(course) => course.next_due(session.turn, now),
+            None => {
+                let own = self.workload.own_time(session.conversation, session.turn);
+                let own = own.and_then(|after| self.phases.running().schedule.own_time(after));
+                own.unwrap_or_else(|| {
+                    let think = self.workload.delay(session.conversation, session.turn);
+                    now.plus(self.setup.rate.ticks(think))
+                })
+            }
+        };
         self.phases.running().wait(Waiting {
             due,
             serial: flight.serial,
@@ -301,64 +346,70 @@ impl Engine {
     fn start_session(&mut self, number: u64) -> Session {
         let told = self.phases.running().schedule.conversation(number);
         let conversation = told.unwrap_or_else(|| self.workload.pick(self.phases.index(), number));
-        let turn_count = self.workload.turn_count(conversation);
-        let url_count = self.setup.targets.len() as u64;
+        let course = self.phases.running().schedule.course();
+        let turn_count = match &course {
+            Some(course) => course.turns,
+            None => self.workload.turn_count(conversation),
+        };
+        let order = &self.setup.url_order;
         Session {
             number,
-            uuid: self.uuids.draw(),
+            uuid: match &course {
+                Some(course) => u128::from(course.user),
+                None => self.uuids.draw(),
+            },
             conversation,
             turn: 0,
             turn_count,
-            url: u16::try_from(number % url_count)
-                .expect("the remainder is below a count of targets that fits 16 bits"),
+            url: order[usize::try_from(number % order.len() as u64)
+                .expect("the remainder is below a length in memory")],
             history: Vec::new(),
             conn: None,
+            course,
         }
     }
 
-    /// Ends every request under way.
-    pub(super) fn cut(&mut self, outcome: Outcome, now: Tick) {
+    /// Ends every request of phase `phase` that is under way.
+    pub(super) fn cut(&mut self, phase: u8, outcome: Outcome, now: Tick) {
         for conn in self.table.ids() {
-            if self.table.current(conn).is_some_and(|c| c.flight.is_some()) {
+            let flight = self.table.current(conn).and_then(|c| c.flight.as_ref());
+            if flight.is_some_and(|flight| flight.exchange.id.phase == phase) {
                 self.finish(conn, outcome, now);
             }
         }
     }
 
-    /// Ends requests whose limit has passed, and those that wait for nothing but the end of a body after `[DONE]`.
+    /// Ends requests that are to be cancelled now, those whose limit has passed, and those that wait for nothing but the end of a
+    /// body after `[DONE]`.
     pub(super) fn expire(&mut self, now: Tick) {
-        while let Some(first) = self.request_deadlines.first() {
-            let carrier = self.table.carrier(first);
-            if carrier.is_some() && first.at > now {
-                break;
+        let delay = self.cancel_deadlines.length();
+        while let Some((conn, at)) = self.cancel_deadlines.expired(&mut self.table, now) {
+            let flight = self.table.current(conn).and_then(|c| c.flight.as_ref());
+            let sent = flight.map(|flight| flight.exchange.ticks.last_byte_sent);
+            // One that was sent again has its time from the second sending.
+            if sent.is_some_and(|sent| sent != Tick::NEVER && sent.plus(delay) == at) {
+                self.finish(conn, Outcome::Cancelled, now);
             }
-            self.request_deadlines.pop();
-            if let Some(conn) = carrier {
-                let connecting = self
-                    .table
-                    .current(conn)
-                    .is_some_and(|c| c.state == State::Connecting);
-                let outcome = if connecting {
-                    Outcome::Fault(Fault::ConnectTimeout)
-                } else {
-                    Outcome::Timeout
-                };
-                self.finish(conn, outcome, now);
-            }
+        }
+        while let Some((conn, _)) = self.request_deadlines.expired(&mut self.table, now) {
+            let connecting = self
+                .table
+                .current(conn)
+                .is_some_and(|c| c.state == State::Connecting);
+            let outcome = if connecting {
+                Outcome::Fault(Fault::ConnectTimeout)
+            } else {
+                Outcome::Timeout
+            };
+            self.finish(conn, outcome, now);
         }
         let live = usize::try_from(self.counts.in_flight).unwrap_or(usize::MAX);
-        let table = &mut self.table;
-        self.request_deadlines
-            .prune(live, |&deadline| table.carrier(deadline).is_some());
-        while let Some(first) = self.drain_deadlines.first() {
-            let carrier = self.table.carrier(first);
-            if carrier.is_some() && first.at > now {
-                break;
-            }
-            self.drain_deadlines.pop();
-            if let Some(conn) = carrier {
-                self.end_drained(conn, now);
-            }
+        for deadlines in [&mut self.request_deadlines, &mut self.cancel_deadlines] {
+            let table = &mut self.table;
+            deadlines.prune(live, |&deadline| table.carrier(deadline).is_some());
+        }
+        while let Some((conn, _)) = self.drain_deadlines.expired(&mut self.table, now) {
+            self.end_drained(conn, now);
         }
     }
 

@@ -8,6 +8,7 @@
 use hdrhistogram::Histogram;
 
 use super::Stats;
+use super::sparse::Sparse;
 use crate::clock::Nanos;
 
 /// Longest gap that the histogram tells apart from longer ones: an hour.
@@ -19,7 +20,7 @@ const TIMES_MOST: u64 = 1 << 20;
 /// A histogram with exact moments beside it.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
-    histogram: Histogram<u64>,
+    counts: Counts,
     count: u64,
     sum_ns: u128,
     /// Saturates, after 10^38 ns².
@@ -28,12 +29,30 @@ pub(super) struct Gaps {
     max_ns: u64,
 }
 
+/// Counts by value, to three digits: quick, or small.
+#[derive(Clone, Debug)]
+enum Counts {
+    Dense(Histogram<u64>),
+    Sparse(Sparse),
+}
+
 impl Gaps {
+    /// For a run: takes a quarter of a mebibyte.
     pub(super) fn new() -> Gaps {
+        // The bounds are constants with 1 < 2 * high and at most five digits, which is all that the constructor asks.
+        let dense =
+            Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid");
+        Gaps::on(Counts::Dense(dense))
+    }
+
+    /// For a slice of a run: takes room for the values that come, and says the same of them.
+    pub(super) fn sparse() -> Gaps {
+        Gaps::on(Counts::Sparse(Sparse::default()))
+    }
+
+    fn on(counts: Counts) -> Gaps {
         Gaps {
-            // The bounds are constants with 1 < 2 * high and at most five digits, which is all that the constructor asks.
-            histogram: Histogram::new_with_bounds(1, LONGEST_NS, 3)
-                .expect("constant bounds are valid"),
+            counts,
             count: 0,
             sum_ns: 0,
             square_sum_ns: 0,
@@ -53,7 +72,10 @@ impl Gaps {
             return;
         }
         let gap_ns = gap.0;
-        self.histogram.saturating_record_n(gap_ns, times);
+        match &mut self.counts {
+            Counts::Dense(dense) => dense.saturating_record_n(gap_ns, times),
+            Counts::Sparse(sparse) => sparse.add(gap_ns, times),
+        }
         self.count += times;
         self.sum_ns += u128::from(gap_ns) * u128::from(times);
         let square = u128::from(gap_ns) * u128::from(gap_ns);
@@ -64,10 +86,14 @@ impl Gaps {
     }
 
     pub(super) fn merge(&mut self, other: &Gaps) {
-        // Both have the same bounds, so every value of one fits the other.
-        self.histogram
-            .add(&other.histogram)
-            .expect("equal bounds fit");
+        match (&mut self.counts, &other.counts) {
+            // Both have the same bounds, so every value of one fits the other.
+            (Counts::Dense(mine), Counts::Dense(theirs)) => {
+                mine.add(theirs).expect("equal bounds fit");
+            }
+            (Counts::Sparse(mine), Counts::Sparse(theirs)) => mine.merge(theirs),
+            _ => unreachable!("gaps of a slice are not merged with those of a run"),
+        }
         self.count += other.count;
         self.sum_ns += other.sum_ns;
         self.square_sum_ns = self.square_sum_ns.saturating_add(other.square_sum_ns);
@@ -81,7 +107,10 @@ impl Gaps {
             return None;
         }
         let at = |percent: f64| {
-            let value = self.histogram.value_at_quantile(percent / 100.0);
+            let value = match &self.counts {
+                Counts::Dense(dense) => dense.value_at_quantile(percent / 100.0),
+                Counts::Sparse(sparse) => sparse.value_at(percent / 100.0),
+            };
             Some(Nanos(value.clamp(self.min_ns, self.max_ns)).millis())
         };
         let sum = self.sum_ns as f64 / 1e6;

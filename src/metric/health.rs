@@ -200,6 +200,19 @@ pub struct MachineFacts {
     pub throttled: Option<Throttled>,
     /// (worker's core, time that the host of this virtual machine took from it), where it took any.
     pub stolen: Vec<(usize, Nanos)>,
+    /// What other programs used of each worker's core, where the system tells.
+    pub rivals: Vec<Rival>,
+}
+
+/// What other programs used of a worker's core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rival {
+    /// The core.
+    pub core: usize,
+    /// Time that no thread of ours can have used; interrupts are not in it.
+    pub used: Nanos,
+    /// Length of the load.
+    pub length: Nanos,
 }
 
 /// How often and for how long a control group was stopped by its CPU quota.
@@ -235,8 +248,9 @@ pub struct ScheduleLag {
     pub p99_ms: f64,
     /// Largest, in ms.
     pub max_ms: f64,
-    /// All of it is the client's: due times are given by a rate, and no request waits for a slot.
-    pub is_ours: bool,
+    /// 99th percentile of what the client itself added to it, without waits for a slot and connection set-up, in ms; `None` in the closed loop, which has no due
+    /// times of its own.
+    pub client_p99_ms: Option<f64>,
 }
 
 /// Everything that is judged.

@@ -6,20 +6,31 @@
 use crate::clock::Nanos;
 use crate::record::ErrorDetails;
 
+pub mod arrival;
 mod context;
+mod frame;
 mod gaps;
 pub mod health;
+pub mod lag;
 mod notes;
 pub mod quantile;
 pub mod registry;
 pub mod request;
 mod run;
+mod sent;
+pub mod slices;
 pub mod slo;
 mod spacing;
+mod sparse;
+pub mod steady;
 mod sweepline;
+mod weighted;
 
 pub use context::Context;
+pub use frame::PhaseFrame;
 pub use run::Accumulator;
+pub use slices::{Slice, Slices};
+pub use steady::{Steady, SteadyState};
 
 /// The interval that every rate of a summary is divided by, and that is reported as its benchmark duration: from the start of
 /// the first request of the phase to the end of the last one (success, error or cancelled). Wall-clock nanoseconds since the Unix epoch.
@@ -54,6 +65,10 @@ pub struct Summary {
     pub error_count: u64,
     /// Cut by the end of the run.
     pub cancelled_count: u64,
+    /// Its steady state, where the phase's plan is known.
+    pub steady: Option<Steady>,
+    /// How late requests were sent; see [`lag::LagHistogram`].
+    pub schedule_lag: lag::LagHistogram,
     /// What the reader must know before trusting the numbers: replies that came whole in one read, bursts, token counts that differ
     /// from the server's by over 2 %, lengths not honoured, percentiles of too few samples.
     pub notes: Vec<String>,

@@ -25,6 +25,7 @@ pub(super) struct Observed {
     untold_tokens: u64,
     resent: u64,
     cancelled: u64,
+    cancelled_on_purpose: u64,
     errors: u64,
     rate_limited: u64,
     prompt: Compared,
@@ -57,6 +58,7 @@ impl Observed {
             self.cancelled += 1;
         } else if !record.is_success() {
             self.errors += 1;
+            self.cancelled_on_purpose += u64::from(record.cancelled_on_purpose);
             self.rate_limited += u64::from(record.status == 429);
         } else {
             self.add_success(record, context);
@@ -120,6 +122,7 @@ impl Observed {
         add(&mut self.untold_tokens, other.untold_tokens);
         self.resent += other.resent;
         self.cancelled += other.cancelled;
+        self.cancelled_on_purpose += other.cancelled_on_purpose;
         self.errors += other.errors;
         self.rate_limited += other.rate_limited;
         self.prompt.merge(other.prompt);
@@ -148,6 +151,7 @@ impl Observed {
             self.length.note(),
             self.resent(),
             self.cut(),
+            self.cut_on_purpose(),
             (self.rate_limited * 2 > self.errors).then(|| {
                 format!(
                     "{} of {} errors were HTTP 429: the server limits the rate, so the load was not the one asked for.",
@@ -203,6 +207,16 @@ impl Observed {
                 "{} of {} requests were cut by the end of the run; they are in no latency of whole replies, which makes slow \
                  replies look rarer than they are.",
                 grouped(self.cancelled),
+                grouped(self.all())
+            )
+        })
+    }
+
+    fn cut_on_purpose(&self) -> Option<String> {
+        (self.cancelled_on_purpose > 0).then(|| {
+            format!(
+                "{} of {} requests were cancelled on purpose; as in AIPerf they count as failed.",
+                grouped(self.cancelled_on_purpose),
                 grouped(self.all())
             )
         })

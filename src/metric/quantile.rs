@@ -2,7 +2,8 @@
 //!
 //! In: all values of a metric. Out: its [`Stats`]. Never: estimates, bins, or returns a number that is not finite.
 
-use super::Stats;
+use super::registry::METRICS;
+use super::{Row, Stats};
 
 /// The percentile `percent` (0..=100) of ascending `sorted` by linear interpolation at index `percent / 100 * (n - 1)`, which is
 /// numpy's default; `None` when there is no value.
@@ -95,4 +96,14 @@ pub fn finite(stats: Stats) -> Stats {
 )]
 fn whole(position: f64) -> usize {
     position as usize
+}
+
+/// Rows that have a finite number, in the registry's order.
+pub(super) fn finished(rows: Vec<Option<Stats>>) -> Vec<Row> {
+    let rows = METRICS.iter().zip(rows);
+    rows.filter_map(|(metric, stats)| {
+        let stats = finite(stats?);
+        (stats.avg.is_some() || stats.min.is_some()).then_some(Row { metric, stats })
+    })
+    .collect()
 }

@@ -37,6 +37,7 @@ pub fn needs_stream(metric: &Metric) -> bool {
             | "tokens_per_chunk"
             | "output_token_throughput_per_user"
             | "prefill_throughput_per_user"
+            | "intended_time_to_first_token"
     )
 }
 
@@ -193,13 +194,23 @@ const TABLE: &[Metric] = &[
     row("http_req_duration", "HTTP Duration (excl. conn)", "ms", Group::Trace, Some(2120)),
     row("http_req_total", "HTTP Total Time", "ms", Group::Trace, Some(2130)),
     row("credit_to_start_latency", "Credit-to-Start Latency", "ms", Group::Client, Some(10)).run(),
+    row("asked_request_rate", "Asked Request Rate", "requests/sec", Group::Client, Some(6)).larger().run(),
+    row("achieved_request_rate", "Achieved Request Rate", "requests/sec", Group::Client, Some(8)).larger().run(),
+    row("schedule_lag", "Schedule Lag", "ms", Group::Client, Some(12)),
+    row("slot_wait", "Slot Wait", "ms", Group::Client, Some(14)),
+    row("client_lag", "Client Lag", "ms", Group::Client, Some(16)),
     row("connection_setup", "Connection Setup", "ms", Group::Client, Some(20)).run(),
     row("coalesced_events", "Coalesced Events", "ratio", Group::Client, Some(30)).run(),
     row("max_inter_chunk_gap", "Max Inter Chunk Gap", "ms", Group::Client, Some(40)),
     row("inter_chunk_jitter", "Inter Chunk Jitter", "ms", Group::Client, Some(50)),
     row("inter_token_gap", "Inter Token Gap", "ms", Group::Client, Some(60)).run(),
     row("tokens_per_chunk", "Tokens per Chunk", "tokens", Group::Client, Some(70)).larger(),
+    row("windowed_output_token_throughput", "Windowed Output Token Throughput", "tokens/sec", Group::Client, Some(80)).larger().run(),
+    row("windowed_output_tokens", "Windowed Output Tokens", "tokens", Group::None, None).larger().run(),
+    row("windowed_duration", "Windowed Duration", "sec", Group::None, None).run(),
     row("effective_latency", "Effective Latency (CO-aware)", "ms", Group::Effective, Some(10)).run(),
+    row("intended_request_latency", "Intended Request Latency", "ms", Group::Effective, Some(12)),
+    row("intended_time_to_first_token", "Intended Time to First Token", "ms", Group::Effective, Some(14)),
     row("adj_request_latency", "Adjusted Request Latency", "ms", Group::None, None).run(),
     row("adj_time_to_first_token", "Adjusted Time to First Token", "ms", Group::None, None).run(),
     row("adj_inter_token_latency", "Adjusted Inter Token Latency", "ms", Group::None, None).run(),

@@ -10,6 +10,7 @@
 //!   the request's start, so that on a new connection they contain its set-up. `http_req_blocked` is what passes before the
 //!   first byte apart from the set-up, so `http_req_total`, still the sum of the parts, counts every moment once.
 
+use super::lag::lag;
 use super::registry::METRICS;
 use super::spacing::{gaps, spread, tokens_per_chunk};
 use super::{Context, Metric, Value};
@@ -57,6 +58,13 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
     let latency = record.chunks.last().map(|chunk| chunk.at);
     if let Some(latency) = latency {
         one(index!("request_latency"), latency.millis());
+        let intended = record.lateness + latency;
+        one(index!("intended_request_latency"), intended.millis());
+    }
+    if let Some(lag) = lag(record) {
+        one(index!("schedule_lag"), lag.schedule.millis());
+        one(index!("slot_wait"), lag.slot.millis());
+        one(index!("client_lag"), lag.client.millis());
     }
     if let (true, true, Some(latency)) = (context.streaming, record.streamed, latency) {
         stream(record, context, latency, &mut one);
@@ -110,6 +118,8 @@ fn stream(record: &Record, context: &Context, latency: Nanos, one: &mut impl FnM
     let chunks = &record.chunks;
     let first = chunks[0].at;
     one(index!("time_to_first_token"), first.millis());
+    let intended = record.lateness + first;
+    one(index!("intended_time_to_first_token"), intended.millis());
     if let Some(second) = chunks.get(1) {
         one(index!("time_to_second_token"), (second.at - first).millis());
     }
@@ -252,7 +262,13 @@ fn trace(record: &Record, one: &mut impl FnMut(usize, f64)) {
     let Some(send_start) = trace.send_start else {
         return;
     };
-    let blocked = send_start - connecting;
+    // A set-up that was over before the request held nothing up.
+    let held_up = if trace.set_up_ahead.is_some() {
+        Nanos(0)
+    } else {
+        connecting
+    };
+    let blocked = send_start - held_up;
     one(index!("http_req_blocked"), blocked.millis());
     one(
         index!("http_req_connection_overhead"),
@@ -275,8 +291,10 @@ fn trace(record: &Record, one: &mut impl FnMut(usize, f64)) {
     one(index!("http_req_total"), total.millis());
 }
 
-/// TCP and TLS set-up of the request's own connection; `None` on a reused one.
+/// TCP and TLS set-up of the connection that this request was the first on, also if it was opened ahead; `None` on a reused one.
 pub(super) fn connection_setup(record: &Record) -> Option<Nanos> {
     let trace = &record.trace;
-    Some(trace.connect_end? - trace.connect_start?)
+    trace
+        .set_up_ahead
+        .or_else(|| Some(trace.connect_end? - trace.connect_start?))
 }

@@ -7,13 +7,19 @@
 
 use std::collections::HashMap;
 
+use super::arrival::{self, Arrived};
 use super::gaps::Gaps;
+use super::lag::{LagHistogram, lag};
 use super::notes::Observed;
 use super::registry::METRICS;
 use super::request::{self, index};
+use super::sent::SentRate;
+use super::steady::{self, Track};
 use super::sweepline::{self, Span};
-use super::{Context, ErrorGroup, Row, Stats, Summary, Value, Window, quantile, slo, spacing};
-use crate::record::{ErrorDetails, Record};
+use super::{
+    Context, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, slo, spacing,
+};
+use crate::record::{Chunk, ErrorDetails, Record};
 
 /// Gathers the records of one phase. Values are kept exactly, 8 bytes each; only the gaps between content events go to a histogram.
 ///
@@ -29,11 +35,15 @@ pub struct Accumulator {
     context: Context,
     /// Values by index in the registry.
     series: Vec<Vec<f64>>,
-    gaps: Gaps,
-    token_gaps: Gaps,
-    spans: Vec<Span>,
+    pub(super) gaps: Gaps,
+    pub(super) token_gaps: Gaps,
+    pub(super) spans: Vec<Span>,
+    frame: Option<PhaseFrame>,
+    pub(super) arrived: Arrived,
+    sent: SentRate,
+    track: Track,
     errors: HashMap<ErrorDetails, u64>,
-    window: Option<Window>,
+    pub(super) window: Option<Window>,
     success_count: u64,
     error_count: u64,
     cancelled_count: u64,
@@ -80,6 +90,10 @@ impl Accumulator {
             gaps: Gaps::new(),
             token_gaps: Gaps::new(),
             spans: Vec::new(),
+            frame: None,
+            arrived: Arrived::default(),
+            sent: SentRate::default(),
+            track: Track::default(),
             errors: HashMap::new(),
             window: None,
             success_count: 0,
@@ -94,15 +108,60 @@ impl Accumulator {
         }
     }
 
+    /// Says how the phase was planned and begun, before its first record comes. Without that there is no steady state, and every token
+    /// arrived in the window.
+    pub fn frame(&mut self, frame: PhaseFrame) {
+        self.frame = Some(frame);
+    }
+
+    /// A stop from outside ended sending: the window ends with the last request if that was before the deadline.
+    pub fn stopped(&mut self) {
+        if let Some(frame) = &mut self.frame {
+            frame.may_end_early = true;
+        }
+    }
+
     /// Takes in one record of the phase.
     pub fn add(&mut self, record: &Record) {
+        self.observed.add(record, &self.context);
+        self.spans.push(Span::of(record, &self.context));
+        let values = self.gather(record, true);
+        self.track.add(record, values);
+        self.add_arrived(record);
+    }
+
+    /// Counts the tokens of `record` that arrived in the window. For a request of the phase before, which was still in flight when
+    /// this one began, that is all that counts here.
+    pub fn add_arrived(&mut self, record: &Record) {
+        let frame = self.frame.unwrap_or_default();
+        let window = frame.start_ns..=frame.deadline_ns.unwrap_or(u64::MAX);
+        let mut came = (0.0, 0);
+        let at_ns = |chunk: &Chunk| record.wall_start_ns.saturating_add(chunk.at.0);
+        let ends = record.chunks.first().zip(record.chunks.last());
+        if let Some((first, last)) = ends.map(|(first, last)| (at_ns(first), at_ns(last)))
+            && window.contains(&first)
+            && window.contains(&last)
+        {
+            // As nearly all do: no need to look at each.
+            return self.arrived.add(arrival::token_count(record), last);
+        }
+        for (at, tokens) in arrival::tokens(record) {
+            let at_ns = record.wall_start_ns.saturating_add(at.0);
+            if window.contains(&at_ns) {
+                came.0 += tokens;
+                came.1 = at_ns;
+            }
+        }
+        self.arrived.add(came.0, came.1);
+    }
+
+    /// Takes in what needs no more than the record itself; the gaps of a slice may belong to others.
+    pub(super) fn gather(&mut self, record: &Record, with_gaps: bool) -> steady::Values {
         let end_ns = record.wall_start_ns.saturating_add(record.end.0);
         self.widen(Window {
             start_ns: record.wall_start_ns,
             end_ns,
         });
-        self.observed.add(record, &self.context);
-        self.spans.push(Span::of(record, &self.context));
         self.add_timing(record);
         if record.cancelled {
             self.cancelled_count += 1;
@@ -112,12 +171,23 @@ impl Accumulator {
         } else {
             self.add_success(record);
         }
+        if with_gaps && has_gaps(record, &self.context) {
+            for gap in spacing::gaps(&record.chunks) {
+                self.gaps.add(gap);
+            }
+            for (_, gap, tokens) in spacing::token_gaps(record) {
+                self.token_gaps.add_times(gap, tokens);
+            }
+        }
         let series = &mut self.series;
+        let mut values = [f64::NAN; 3];
         request::each(record, &self.context, |index, value| {
             if let Value::One(value) = value {
                 series[index].push(value);
+                steady::note(&mut values, index, value);
             }
         });
+        values
     }
 
     /// Takes in all that `other`, of the same context, has seen. The order of merging changes no number.
@@ -128,6 +198,10 @@ impl Accumulator {
         self.gaps.merge(&other.gaps);
         self.token_gaps.merge(&other.token_gaps);
         self.spans.extend(other.spans);
+        self.frame = self.frame.or(other.frame);
+        self.arrived.merge(other.arrived);
+        self.sent.merge(other.sent);
+        self.track.merge(other.track);
         for (details, count) in other.errors {
             *self.errors.entry(details).or_default() += count;
         }
@@ -156,8 +230,16 @@ impl Accumulator {
         rows[index!("inter_token_gap")] = self.token_gaps.stats();
         self.adjusted(&mut rows);
         self.scalars(&mut rows);
+        self.sent.fill(self.frame, &mut rows);
+        if let Some(measured) = self.window {
+            let within = self.arrived.within(measured);
+            let window = self.frame.map_or(within, |frame| frame.window(within));
+            self.arrived.fill(window, &mut rows);
+        }
         self.spans.sort_unstable();
         sweepline::fill(&self.spans, self.window, &self.context, &mut rows);
+        let steady = self.frame.zip(self.window);
+        let steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
         let samples = self.series[index!("request_latency")].len();
         let mut errors: Vec<ErrorGroup> = self
             .errors
@@ -175,13 +257,15 @@ impl Accumulator {
             b.count.cmp(&a.count).then_with(|| key(a).cmp(&key(b)))
         });
         Summary {
-            rows: finished(rows),
+            rows: quantile::finished(rows),
             errors,
             window: self.window.unwrap_or_default(),
             success_count: self.success_count,
             error_count: self.error_count,
             cancelled_count: self.cancelled_count,
+            schedule_lag: LagHistogram::of(&self.series[index!("schedule_lag")]),
             notes: self.observed.notes(samples),
+            steady,
         }
     }
 
@@ -229,10 +313,17 @@ impl Accumulator {
 
     /// What every record has, whatever became of it.
     fn add_timing(&mut self, record: &Record) {
+        self.sent.add(record);
         let last = record.last_response.filter(|_| record.is_success());
         let effective = record.lateness + last.unwrap_or(record.end);
         self.series[index!("credit_to_start_latency")].push(record.lateness.millis());
         self.series[index!("effective_latency")].push(effective.millis());
+        if let Some(lag) = lag(record).filter(|_| record.cancelled || !record.is_success()) {
+            // Those of successes come with their other values.
+            self.series[index!("schedule_lag")].push(lag.schedule.millis());
+            self.series[index!("slot_wait")].push(lag.slot.millis());
+            self.series[index!("client_lag")].push(lag.client.millis());
+        }
         if let Some(setup) = request::connection_setup(record) {
             self.series[index!("connection_setup")].push(setup.millis());
         }
@@ -248,14 +339,6 @@ impl Accumulator {
         self.discrepancies
             .add(request::usage_discrepancy(record, &self.context));
         self.mismatches.add(request::length_mismatch(record));
-        if self.context.streaming && record.streamed {
-            for gap in spacing::gaps(&record.chunks) {
-                self.gaps.add(gap);
-            }
-            for (gap, tokens) in spacing::token_gaps(record) {
-                self.token_gaps.add_times(gap, tokens);
-            }
-        }
         if !self.context.goodput.is_empty() {
             let values = request::values(record, &self.context);
             self.good_count += u64::from(slo::is_good(&values, &self.context.goodput));
@@ -324,6 +407,8 @@ impl Accumulator {
             total(index!("input_sequence_length")),
             total(index!("output_sequence_length")),
         );
+        let arrived = self.arrived.by_arrival.then(|| self.arrived.tokens());
+        let output = arrived.or(output);
         let per_second = |value: Option<f64>| ratio(value?, window.length().seconds());
         set(index!("request_throughput"), per_second(Some(valid)));
         set(index!("input_token_throughput"), per_second(input));
@@ -342,6 +427,11 @@ impl Accumulator {
             set(index!("goodput"), per_second(Some(good)));
         }
     }
+}
+
+/// The gaps of the record count: it is a whole stream, and streams were asked for.
+pub(super) fn has_gaps(record: &Record, context: &Context) -> bool {
+    context.streaming && record.streamed && record.is_success() && !record.cancelled
 }
 
 /// Sums, each with the metric it sums.
@@ -399,16 +489,6 @@ const TOTALS: &[(usize, usize)] = &[
         index!("usage_total_tokens"),
     ),
 ];
-
-/// Rows that have a finite number, in the registry's order.
-fn finished(rows: Vec<Option<Stats>>) -> Vec<Row> {
-    let rows = METRICS.iter().zip(rows);
-    rows.filter_map(|(metric, stats)| {
-        let stats = quantile::finite(stats?);
-        (stats.avg.is_some() || stats.min.is_some()).then_some(Row { metric, stats })
-    })
-    .collect()
-}
 
 /// `value / divisor`, where that is a number.
 fn ratio(value: f64, divisor: f64) -> Option<f64> {

@@ -2,7 +2,7 @@
 //!
 //! In: thresholds in display units, one request's values. Out: whether it was good. Never: judges a failed request.
 
-use super::registry::{compares_usage, find, needs_stream};
+use super::registry::{METRICS, compares_usage, find, needs_stream};
 use super::{Context, Metric, Value};
 use crate::config::Slo;
 
@@ -15,6 +15,13 @@ pub fn applicable(tag: &str, context: &Context) -> bool {
             && (context.streaming || !needs_stream(metric))
             && !(context.use_server_token_count && compares_usage(metric))
     })
+}
+
+/// All tags that a threshold may be on in this run, in the registry's order.
+#[must_use]
+pub fn applicable_tags(context: &Context) -> Vec<&'static str> {
+    let tags = METRICS.iter().map(|metric| metric.tag);
+    tags.filter(|tag| applicable(tag, context)).collect()
 }
 
 /// Every objective has a value and keeps to its threshold: at most it, or at least it for a metric that is better when larger. A

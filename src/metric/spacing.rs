@@ -76,10 +76,10 @@ pub(super) fn known(record: &Record) -> Known {
     }
 }
 
-/// Times between tokens, each with the number of tokens that it stands before: a gap `g` before a chunk of `k` tokens is `k` gaps of
+/// Times between tokens, each with its end (after the request's start) and the number of tokens that it stands before: a gap `g` before a chunk of `k` tokens is `k` gaps of
 /// `g / k`. A chunk without a new token lengthens the gap of the next one that has. Nothing where the tokens of each chunk are not
 /// known.
-pub(super) fn token_gaps(record: &Record) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+pub(super) fn token_gaps(record: &Record) -> impl Iterator<Item = (Nanos, Nanos, u64)> + '_ {
     let known = known(record);
     let chunks = if known == Known::Not {
         &[]
@@ -87,16 +87,18 @@ pub(super) fn token_gaps(record: &Record) -> impl Iterator<Item = (Nanos, u64)> 
         &record.chunks[..]
     };
     let tokens = chunks.iter().skip(1).map(move |chunk| match known {
-        Known::Told => u64::from(chunk.tokens.unwrap_or(0)),
-        _ => 1,
+        Known::Told => (chunk.at, u64::from(chunk.tokens.unwrap_or(0))),
+        _ => (chunk.at, 1),
     });
     let mut carried = Nanos(0);
-    gaps(chunks).zip(tokens).filter_map(move |(gap, tokens)| {
-        let whole = std::mem::take(&mut carried) + gap;
-        if tokens == 0 {
-            carried = whole;
-            return None;
-        }
-        Some((Nanos(whole.0 / tokens), tokens))
-    })
+    gaps(chunks)
+        .zip(tokens)
+        .filter_map(move |(gap, (at, tokens))| {
+            let whole = std::mem::take(&mut carried) + gap;
+            if tokens == 0 {
+                carried = whole;
+                return None;
+            }
+            Some((at, Nanos(whole.0 / tokens), tokens))
+        })
 }

@@ -8,21 +8,23 @@
 //! which has the same mean and, on an even stream, the same percentiles; a burst shows there as a peak and here does not. Tokens
 //! in flight grow with the events in steps; here their mean course is followed, so that its percentiles are those of the steps.
 //! Requests that failed or were cut occupy the server too and count in `effective_concurrency`; they have no phases.
+//!
+//! The work: one sort of four moments a request, and for each curve three walks over the states. `benches/curves.rs` times it.
 
-use super::quantile::finite;
 use super::request::index;
+use super::weighted::weighted;
 use super::{Context, Stats, Window};
 use crate::record::Record;
 
 /// One request on the time line, wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
-    start_ns: u64,
+    pub(super) start_ns: u64,
     /// First token; `None` when the reply was no stream or no success.
     first_ns: Option<u64>,
     /// Last content event.
     last_ns: u64,
-    end_ns: u64,
+    pub(super) end_ns: u64,
     input: u64,
     output: u64,
     /// Content events after the first.
@@ -78,7 +80,6 @@ struct State {
 /// A change at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
-    at_ns: u64,
     all: i8,
     prefill: i8,
     decode: i8,
@@ -103,9 +104,12 @@ pub(super) fn fill(
         return;
     };
     let states = sweep(spans, window);
-    rows[index!("tokens_in_flight")] = weighted(states.iter().flat_map(State::in_flight_pieces));
+    rows[index!("tokens_in_flight")] = weighted(|| states.iter().flat_map(State::in_flight_pieces));
     let mut set = |index: usize, curve: &dyn Fn(&State) -> Option<f64>| {
-        rows[index] = weighted(states.iter().filter_map(|s| Some((curve(s)?, s.length_ns))));
+        rows[index] = weighted(|| {
+            let held = states.iter();
+            held.filter_map(|s| Some((curve(s)?, s.length_ns)))
+        });
     };
     set(index!("effective_concurrency"), &|s| Some(s.all as f64));
     if !context.streaming || spans.iter().all(|span| span.first_ns.is_none()) {
@@ -151,32 +155,66 @@ pub(super) fn fill(
     });
 }
 
-/// States between moments, in order, none of no length, from the window's first moment to its last.
+/// States between moments, in order, none of no length, that fill the window: what was before and after it is left out, and a time
+/// without a request is a state too. `spans` are in order, so that the sums are the same whatever order they came in.
 fn sweep(spans: &[Span], window: Window) -> Vec<State> {
-    let mut changes: Vec<Change> = spans.iter().flat_map(changes).collect();
-    // The last exchange may end after its last response.
-    changes.push(Change {
-        at_ns: window.end_ns,
-        ..Change::default()
-    });
-    // Stable, so that sorted spans give the same sums whatever order they came in.
-    changes.sort_by_key(|change| change.at_ns);
-    let mut states = Vec::with_capacity(changes.len());
-    let mut state = State::default();
-    let mut previous_ns = changes.first().map_or(0, |change| change.at_ns);
-    for change in changes {
-        let length_ns = change.at_ns - previous_ns;
-        if length_ns > 0 {
-            previous_ns = change.at_ns;
-            states.push(State { length_ns, ..state });
-            state.in_flight += states.last().map_or(0.0, State::appeared);
-        }
-        state.apply(&change);
+    // Only when and of which span: sorting whole changes would move ten times the bytes.
+    let mut moments: Vec<(u64, u64)> = Vec::with_capacity(spans.len() * 4);
+    for (place, span) in (0_u64..).zip(spans) {
+        let kinds = (0_u64..).zip(span.moments());
+        moments.extend(kinds.filter_map(|(kind, at_ns)| Some((at_ns?, place * 4 + kind))));
     }
+    moments.sort_unstable();
+    let mut states = Vec::with_capacity(moments.len() + 1);
+    let mut state = State::default();
+    let mut previous_ns = window.start_ns;
+    if let Some(first) = moments.first() {
+        previous_ns = previous_ns.min(first.0);
+    }
+    for (at_ns, id) in moments {
+        state.pass_to(at_ns, &mut previous_ns, window, &mut states);
+        let place = usize::try_from(id / 4).unwrap_or(usize::MAX);
+        state.apply(&change(&spans[place], id % 4));
+    }
+    // The last exchange may end after its last response.
+    state.pass_to(window.end_ns, &mut previous_ns, window, &mut states);
     states
 }
 
 impl State {
+    /// It held from `previous_ns` to `at_ns`: notes the part that lies in the window.
+    fn pass_to(
+        &mut self,
+        at_ns: u64,
+        previous_ns: &mut u64,
+        window: Window,
+        states: &mut Vec<State>,
+    ) {
+        let length_ns = at_ns.saturating_sub(*previous_ns);
+        if length_ns == 0 {
+            return;
+        }
+        let whole = State { length_ns, ..*self };
+        states.extend(whole.inside(*previous_ns, window));
+        self.in_flight += whole.appeared();
+        *previous_ns = at_ns;
+    }
+
+    /// The part of it, begun at `begin_ns`, that lies in the window.
+    fn inside(self, begin_ns: u64, window: Window) -> Option<State> {
+        let from = begin_ns.max(window.start_ns);
+        let to = (begin_ns + self.length_ns).min(window.end_ns);
+        let before = State {
+            length_ns: from.saturating_sub(begin_ns),
+            ..self
+        };
+        (from < to).then(|| State {
+            length_ns: to - from,
+            in_flight: self.in_flight + before.appeared(),
+            ..self
+        })
+    }
+
     /// Output tokens that come while it holds.
     fn appeared(&self) -> f64 {
         self.decode_rate * self.length_ns as f64 / 1e9
@@ -192,13 +230,13 @@ impl State {
         )]
         let count = appeared.ceil().clamp(1.0, PIECES_MAX) as u64;
         let begin = self.in_flight - self.ahead;
-        let length = u128::from(self.length_ns);
-        let at = move |piece: u64| length * u128::from(piece) / u128::from(count);
+        // The length by pieces, without a product that could overflow: what is left over is less than the count.
+        let (each, left) = (self.length_ns / count, self.length_ns % count);
+        let step = appeared / count as f64;
         let pieces = (0..count).map(move |piece| {
-            let value = begin + appeared * (piece as f64 + 0.5) / count as f64;
-            // No more than the length itself, which is 64 bits.
-            let length_ns = u64::try_from(at(piece + 1) - at(piece)).unwrap_or(u64::MAX);
-            (value, length_ns)
+            let value = begin + step * (piece as f64 + 0.5);
+            let more = left * (piece + 1) / count - left * piece / count;
+            (value, each + more)
         });
         pieces.filter(|&(_, length_ns)| length_ns > 0)
     }
@@ -227,105 +265,89 @@ impl State {
     }
 }
 
-fn changes(span: &Span) -> impl Iterator<Item = Change> {
+impl Span {
+    /// When it begins, has its first token, its last content event, and ends; the middle two only where it has phases.
+    fn moments(&self) -> [Option<u64>; 4] {
+        let last = self.first_ns.map(|first| self.last_ns.max(first));
+        [Some(self.start_ns), self.first_ns, last, Some(self.end_ns)]
+    }
+
+    /// Tokens after the first.
+    fn after_first(&self) -> f64 {
+        (self.output as f64 - 1.0).max(0.0)
+    }
+}
+
+/// What changes at the moment `kind` of [`Span::moments`].
+fn change(span: &Span, kind: u64) -> Change {
     let (input, output) = (span.input as f64, span.output as f64);
-    let rate = |tokens: f64, from: u64, to: u64| match to.saturating_sub(from) {
+    let Some(first_ns) = span.first_ns else {
+        let sign = if kind == 0 { 1 } else { -1 };
+        return Change {
+            all: sign,
+            tokens: f64::from(sign) * input,
+            ..Change::default()
+        };
+    };
+    let last_ns = span.last_ns.max(first_ns);
+    let prefill_rate = || rate(input, span.start_ns, first_ns);
+    let decode_rate = || rate(span.after_first(), first_ns, last_ns);
+    let whole_rate = || rate(span.after_first(), first_ns, span.end_ns);
+    // Halfway through a gap, half of the next event's tokens would be there already; in truth none is.
+    let ahead = || match decode_rate() {
+        0.0 => 0.0,
+        _ => span.after_first() / f64::from(span.steps.max(1)) / 2.0,
+    };
+    match kind {
+        0 => Change {
+            all: 1,
+            prefill: 1,
+            prefill_rate: prefill_rate(),
+            tokens: input,
+            ..Change::default()
+        },
+        1 => Change {
+            prefill: -1,
+            decode: 1,
+            prefill_rate: -prefill_rate(),
+            decode_rate: decode_rate(),
+            whole_rate: whole_rate(),
+            ahead: ahead(),
+            tokens: output.min(1.0),
+            ..Change::default()
+        },
+        2 => Change {
+            decode_rate: -decode_rate(),
+            ahead: -ahead(),
+            ..Change::default()
+        },
+        _ => Change {
+            all: -1,
+            decode: -1,
+            whole_rate: -whole_rate(),
+            // The tokens after the first only ever appeared if decoding took time.
+            tokens: -input
+                - if decode_rate() > 0.0 {
+                    output
+                } else {
+                    output.min(1.0)
+                },
+            ..Change::default()
+        },
+    }
+}
+
+/// Tokens per second; 0 over no time.
+fn rate(tokens: f64, from_ns: u64, to_ns: u64) -> f64 {
+    match to_ns.saturating_sub(from_ns) {
         0 => 0.0,
         length_ns => tokens / (length_ns as f64 / 1e9),
-    };
-    let mut begin = Change {
-        at_ns: span.start_ns,
-        all: 1,
-        tokens: input,
-        ..Change::default()
-    };
-    let mut end = Change {
-        at_ns: span.end_ns,
-        all: -1,
-        tokens: -input,
-        ..Change::default()
-    };
-    let Some(first_ns) = span.first_ns else {
-        return [Some(begin), Some(end), None, None].into_iter().flatten();
-    };
-    let after_first = (output - 1.0).max(0.0);
-    let last_ns = span.last_ns.max(first_ns);
-    let prefill_rate = rate(input, span.start_ns, first_ns);
-    let decode_rate = rate(after_first, first_ns, last_ns);
-    let whole_rate = rate(after_first, first_ns, span.end_ns);
-    // Halfway through a gap, half of the next event's tokens would be there already; in truth none is.
-    let ahead = if decode_rate > 0.0 {
-        after_first / f64::from(span.steps.max(1)) / 2.0
-    } else {
-        0.0
-    };
-    begin.prefill = 1;
-    begin.prefill_rate = prefill_rate;
-    end.decode = -1;
-    end.whole_rate = -whole_rate;
-    // The tokens after the first only ever appeared if decoding took time.
-    end.tokens -= if decode_rate > 0.0 {
-        output
-    } else {
-        output.min(1.0)
-    };
-    let first = Change {
-        at_ns: first_ns,
-        prefill: -1,
-        decode: 1,
-        prefill_rate: -prefill_rate,
-        decode_rate,
-        whole_rate,
-        ahead,
-        tokens: output.min(1.0),
-        ..Change::default()
-    };
-    let last = Change {
-        at_ns: last_ns,
-        decode_rate: -decode_rate,
-        ahead: -ahead,
-        ..Change::default()
-    };
-    [Some(begin), Some(first), Some(last), Some(end)]
-        .into_iter()
-        .flatten()
+    }
 }
 
 fn per(rate: f64, users: i64) -> f64 {
     if users > 0 { rate / users as f64 } else { 0.0 }
 }
 
-/// Statistics of values weighted by the time they held: the percentile is the first value, ascending, whose cumulative share of
-/// time reaches it. `None` without time.
-fn weighted(segments: impl Iterator<Item = (f64, u64)>) -> Option<Stats> {
-    // A rate that has cancelled out may be a hair below zero.
-    let mut segments: Vec<(f64, u64)> = segments
-        .map(|(value, time)| (value.max(0.0), time))
-        .collect();
-    segments.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let (min, max) = (segments.first()?.0, segments.last()?.0);
-    let time: f64 = segments.iter().map(|s| s.1 as f64).sum();
-    let mean = segments.iter().map(|s| s.0 * s.1 as f64).sum::<f64>() / time;
-    let square = |s: &(f64, u64)| (s.0 - mean).powi(2) * s.1 as f64;
-    let variance = segments.iter().map(square).sum::<f64>() / time;
-    let at = |percent: f64| {
-        let target = time * percent / 100.0;
-        let mut passed = 0.0;
-        let reached = segments.iter().find(|s| {
-            passed += s.1 as f64;
-            passed >= target
-        });
-        Some(reached.map_or(max, |s| s.0))
-    };
-    Some(finite(Stats {
-        avg: Some(mean.clamp(min, max)),
-        min: Some(min),
-        max: Some(max),
-        p50: at(50.0),
-        p90: at(90.0),
-        p95: at(95.0),
-        p99: at(99.0),
-        std: Some(variance.sqrt()),
-        ..Stats::default()
-    }))
-}
+#[cfg(test)]
+mod tests;

@@ -38,8 +38,27 @@ pub(super) struct EventMark {
     pub(super) event: u32,
     /// When it was to be sent.
     pub(super) due: u64,
-    /// When the request's last byte had been read; for a request that waited behind another, when its turn came.
+    /// When its request came.
+    pub(super) came: Moment,
+}
+
+/// When a request came, or that part of it which was read last. For a request that waited behind another, both are when its turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// When the kernel had received its last byte; where the kernel does not tell, the same as `read`.
     pub(super) received: u64,
+    /// When that byte had been read. Due times count from here.
+    pub(super) read: u64,
+}
+
+impl Moment {
+    /// Without a word of the kernel.
+    pub(super) fn at(read: u64) -> Moment {
+        Moment {
+            received: read,
+            read,
+        }
+    }
 }
 
 /// One connection's state.
@@ -63,8 +82,7 @@ struct Active {
     reply: Reply,
     request: u64,
     keep_alive: bool,
-    /// When the request's last byte had been read.
-    received: u64,
+    came: Moment,
     /// When event 0 is due.
     first: u64,
     /// Between content events.
@@ -100,8 +118,8 @@ impl Connection {
         }
     }
 
-    /// Takes bytes that were read at `now`.
-    pub(super) fn receive(&mut self, bytes: &[u8], now: u64, shared: &Shared) {
+    /// Takes bytes that came at `now`.
+    pub(super) fn receive(&mut self, bytes: &[u8], now: Moment, shared: &Shared) {
         if self.closing {
             return;
         }
@@ -143,7 +161,7 @@ impl Connection {
             request: active.request,
             event: active.event,
             due: active.due(),
-            received: active.received,
+            came: active.came,
         };
         if active.reply.streams() {
             for _ in 0..active.together {
@@ -181,7 +199,7 @@ impl Connection {
             .tokens
             .fetch_add(u64::from(active.reply.tokens()), Ordering::Relaxed);
         if active.keep_alive {
-            self.proceed(now, shared);
+            self.proceed(Moment::at(now), shared);
         } else {
             self.closing = true;
         }
@@ -189,7 +207,7 @@ impl Connection {
     }
 
     /// Reads requests until one needs time or bytes are missing.
-    fn proceed(&mut self, now: u64, shared: &Shared) {
+    fn proceed(&mut self, now: Moment, shared: &Shared) {
         while self.active.is_none() && !self.closing {
             match self.reader.next() {
                 Ok(Some(request)) => self.answer(&request, now, shared),
@@ -208,7 +226,7 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, request: &Request, now: u64, shared: &Shared) {
+    fn answer(&mut self, request: &Request, now: Moment, shared: &Shared) {
         let number = shared.tally.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let keep = request.keep_alive;
         let before = self.out.len();
@@ -248,7 +266,7 @@ impl Connection {
         }
     }
 
-    fn generate(&mut self, api: Api, request: &Request, number: u64, now: u64, shared: &Shared) {
+    fn generate(&mut self, api: Api, request: &Request, number: u64, now: Moment, shared: &Shared) {
         let plan = &shared.plan;
         match Order::read(api, &request.body, plan) {
             Ok(order) => {
@@ -268,9 +286,9 @@ impl Connection {
                     .inter_token_latency
                     .0
                     .saturating_mul(u64::from(plan.tokens_per_chunk.max(1)));
-                let first = now.saturating_add(plan.time_to_first_token.0);
+                let first = now.read.saturating_add(plan.time_to_first_token.0);
                 self.active = Some(Active {
-                    received: now,
+                    came: now,
                     first: spread(first, gap, self.number, plan.spread),
                     reply,
                     request: number,

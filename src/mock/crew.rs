@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::arrival;
 use super::connection::Shared;
 use super::serve::{self, Loop, Mailbox, Start};
 
@@ -33,6 +34,10 @@ impl Crew {
     ) -> std::io::Result<Crew> {
         allow_descriptors();
         listener.set_nonblocking(true)?;
+        if log.is_some() {
+            // Where it is refused, the log has the time of reading instead.
+            let _ = arrival::ask(&listener);
+        }
         let mut crew = Crew {
             stop: Arc::new(AtomicBool::new(false)),
             mailboxes: Vec::new(),

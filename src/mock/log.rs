@@ -6,13 +6,13 @@
 use std::fs::File;
 use std::io::Write;
 
-use super::connection::EventMark;
+use super::connection::{EventMark, Moment};
 
 /// The first line of a log; later columns may be added at the end.
 pub(super) const COLUMNS: &str =
-    "# connection request event monotonic_ns due_ns sent_ns received_ns\n";
+    "# connection request event monotonic_ns due_ns sent_ns received_ns read_ns\n";
 
-/// Entries that wait at most, 56 bytes each; memory is touched only as they come. One more and all are written at once.
+/// Entries that wait at most, 64 bytes each; memory is touched only as they come. One more and all are written at once.
 #[cfg(target_os = "linux")]
 const ENTRIES: usize = 1 << 20;
 /// Entries written in one go while there is time: about 30 us.
@@ -45,12 +45,12 @@ impl Entry {
             request,
             event,
             due,
-            received,
+            came: Moment { received, read },
         } = mark;
         // Writing to memory does not fail.
         let _ = writeln!(
             text,
-            "{connection} {request} {event} {before} {due} {after} {received}"
+            "{connection} {request} {event} {before} {due} {after} {received} {read}"
         );
     }
 }

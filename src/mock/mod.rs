@@ -16,6 +16,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::config::MockPlan;
 
 mod api;
+#[cfg(target_os = "linux")]
+mod arrival;
 mod connection;
 #[cfg(target_os = "linux")]
 mod crew;

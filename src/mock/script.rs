@@ -2,6 +2,8 @@
 //!
 //! In: an order. Out: the bytes of each event. Never: a clock or a socket; the same order gives the same words.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 
 use super::api::{Api, Order};
@@ -23,13 +25,16 @@ pub(super) struct Reply {
     tokens_per_chunk: u32,
     id: String,
     created: u64,
-    /// Bytes of a content event before and after its text, the second without usage.
-    prefix: String,
-    suffix: String,
+    /// A content event's bytes before and after its text, made once: after it only a usage that grows is left out.
+    prefix: Vec<u8>,
+    suffix: Vec<u8>,
+    /// What ends a content event with its framing.
+    end: &'static [u8],
     /// Tokens said so far.
     said: u32,
-    /// The text of the next event.
+    /// The text of the next event, and its usage if that grows.
     text: String,
+    usage: Vec<u8>,
     random: u64,
     /// Chunked transfer coding; otherwise the end of the connection ends the body.
     chunked: bool,
@@ -52,11 +57,20 @@ impl Reply {
             Api::Chat => ("chat.completion.chunk", r#""delta":{"content":""#, r#""}"#),
             Api::Completions => ("text_completion", r#""text":""#, r#"""#),
         };
+        // OpenAI: with `include_usage` every chunk but the last has a null usage.
+        let usage = if order.include_usage && !order.continuous_usage {
+            r#","usage":null"#
+        } else {
+            ""
+        };
         Reply {
             prefix: format!(
                 r#"data: {{"id":"{id}","object":"{object}","created":{created},"model":{model},"choices":[{{"index":0,{delta}"#
-            ),
-            suffix: format!(r#"{end},"logprobs":null,"finish_reason":null}}]"#),
+            )
+            .into_bytes(),
+            suffix: format!(r#"{end},"logprobs":null,"finish_reason":null}}]{usage}"#)
+                .into_bytes(),
+            end: if chunked { b"}\n\n\r\n" } else { b"}\n\n" },
             random: order.seed,
             order,
             tokens_per_chunk: tokens_per_chunk.max(1),
@@ -64,6 +78,7 @@ impl Reply {
             created,
             said: 0,
             text: String::new(),
+            usage: Vec::new(),
             chunked,
         }
     }
@@ -113,26 +128,27 @@ impl Reply {
         let words = self.tokens_per_chunk.min(self.order.tokens - self.said);
         self.text.clear();
         self.draw(words);
-        let mut usage = String::new();
+        self.usage.clear();
         if self.order.continuous_usage {
-            usage = format!(r#","usage":{}"#, self.usage());
-        } else if self.order.include_usage {
-            // OpenAI: with `include_usage` every chunk but the last has a null usage.
-            usage.push_str(r#","usage":null"#);
+            // Writing to memory does not fail.
+            let _ = write!(self.usage, r#","usage":{}"#, self.usage());
         }
-        let parts = [
-            self.prefix.as_str(),
-            self.text.as_str(),
-            self.suffix.as_str(),
-            usage.as_str(),
-            "}\n\n",
+        let parts: [&[u8]; 5] = [
+            &self.prefix,
+            self.text.as_bytes(),
+            &self.suffix,
+            &self.usage,
+            self.end,
         ];
-        let length = parts.iter().map(|part| part.len()).sum();
-        self.frame(length, out, |out| {
-            for part in parts {
-                out.extend_from_slice(part.as_bytes());
-            }
-        });
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        out.reserve(length + SIZE_LINE_BYTES);
+        if self.chunked {
+            // The line end after the chunk's data is not counted.
+            size_line(length - 2, out);
+        }
+        for part in parts {
+            out.extend_from_slice(part);
+        }
     }
 
     /// What follows the last content event: the finish reason, usage if asked for, `[DONE]` and the end of the body.
@@ -223,13 +239,25 @@ impl Reply {
 
     fn frame(&self, length: usize, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
         if self.chunked {
-            out.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+            size_line(length, out);
         }
         fill(out);
         if self.chunked {
             out.extend_from_slice(b"\r\n");
         }
     }
+}
+
+/// Longest line that [`size_line`] writes.
+const SIZE_LINE_BYTES: usize = 2 * size_of::<usize>() + 2;
+
+/// A chunk's size in hexadecimal digits, without zeros in front, and the line's end.
+fn size_line(length: usize, out: &mut Vec<u8>) {
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4).max(1);
+    for place in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[length >> (4 * place) & 0xf]);
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The finalizer of `SplitMix64`.

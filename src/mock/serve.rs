@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-use super::connection::{Connection, Shared};
+use super::arrival::{Arrival, Arrivals};
+use super::connection::{Connection, Moment, Shared};
 use super::log::{Entry, Log};
 use crate::config::Pace;
 
@@ -92,6 +93,7 @@ pub(super) struct Loop {
     due: BinaryHeap<Reverse<(u64, usize, u64)>>,
     generation: u64,
     scratch: Vec<u8>,
+    arrivals: Arrivals,
     log: Option<Log>,
     next_mailbox: usize,
 }
@@ -144,6 +146,7 @@ impl Loop {
             due: BinaryHeap::new(),
             generation: 0,
             scratch: vec![0; READ_BYTES],
+            arrivals: Arrivals::new(),
             log,
             next_mailbox: 0,
         })
@@ -321,12 +324,13 @@ impl Loop {
             && flags.intersects(EventFlags::IN | EventFlags::HUP)
             && slot.connection.wants_input()
         {
-            match slot.socket.read(&mut self.scratch) {
-                Ok(0) => slot.connection.end_input(),
-                Ok(count) => {
-                    let now = monotonic();
-                    slot.connection
-                        .receive(&self.scratch[..count], now, &self.start.shared);
+            match self.arrivals.read(&slot.socket, &mut self.scratch) {
+                Ok(Arrival { count: 0, .. }) => slot.connection.end_input(),
+                Ok(Arrival { count, stamp, read }) => {
+                    let received = stamp.unwrap_or(read);
+                    let bytes = &self.scratch[..count];
+                    let now = Moment { received, read };
+                    slot.connection.receive(bytes, now, &self.start.shared);
                 }
                 Err(error) => alive = is_passing(&error),
             }

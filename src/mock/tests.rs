@@ -42,6 +42,96 @@ fn text(tokens: u32, prompt: &str) -> String {
         .collect()
 }
 
+/// What an event says, built the plain way, and its framing.
+fn plain_event(order: &Order, said: u32, text: &str, chunked: bool) -> Vec<u8> {
+    let (id, object, delta) = match order.api {
+        Api::Chat => (
+            "chatcmpl-0000000000000007",
+            "chat.completion.chunk",
+            "delta",
+        ),
+        Api::Completions => ("cmpl-0000000000000007", "text_completion", "text"),
+    };
+    let said_here = match order.api {
+        Api::Chat => format!(r#"{{"content":"{text}"}}"#),
+        Api::Completions => format!(r#""{text}""#),
+    };
+    let usage = if order.continuous_usage {
+        let usage = serde_json::json!({
+            "prompt_tokens": order.prompt_tokens,
+            "completion_tokens": said,
+            "total_tokens": order.prompt_tokens + u64::from(said),
+        });
+        format!(r#","usage":{usage}"#)
+    } else if order.include_usage {
+        r#","usage":null"#.to_owned()
+    } else {
+        String::new()
+    };
+    let event = format!(
+        "data: {{\"id\":\"{id}\",\"object\":\"{object}\",\"created\":5,\"model\":\"m\\\"x\",\"choices\":[{{\"index\":0,\"{delta}\":{said_here},\
+         \"logprobs\":null,\"finish_reason\":null}}]{usage}}}\n\n"
+    );
+    if chunked {
+        format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
+    } else {
+        event.into_bytes()
+    }
+}
+
+/// Parts that are made once must give what making each event anew gives, in every form.
+#[test]
+fn events_are_what_the_plain_way_makes() {
+    for (api, prompt) in [
+        (Api::Chat, r#""messages":[{"content":"a b"}]"#),
+        (Api::Completions, r#""prompt":"a b""#),
+    ] {
+        for options in [
+            "",
+            r#""include_usage":true"#,
+            r#""include_usage":true,"continuous_usage_stats":true"#,
+        ] {
+            for (chunked, words, tokens) in [
+                (true, 1, 40u32),
+                (false, 1, 40),
+                (true, 7, 40),
+                (true, 1_500, 4_000),
+            ] {
+                let body = format!(
+                    r#"{{"model":"m\"x",{prompt},"stream":true,"stream_options":{{{options}}},"max_tokens":{tokens}}}"#
+                );
+                let order = Order::read(api, body.as_bytes(), &MockPlan::default()).unwrap();
+                let mut reply = Reply::new(order.clone(), words, 7, 5, chunked);
+                let mut twin = Reply::new(order.clone(), tokens, 7, 5, chunked);
+                let whole = twin.whole();
+                let choice = &whole["choices"][0];
+                let text = choice["text"]
+                    .as_str()
+                    .or(choice["message"]["content"].as_str());
+                let mut left = text.unwrap();
+                let mut said = 0;
+                while !reply.is_over() {
+                    let mut out = Vec::new();
+                    reply.next_event(&mut out);
+                    let count = words.min(tokens - said);
+                    // Each word begins with its only space.
+                    let spaces = left.match_indices(' ').map(|(at, _)| at);
+                    let end = spaces.skip(1).nth(count as usize - 1).unwrap_or(left.len());
+                    let (here, rest) = left.split_at(end);
+                    (left, said) = (rest, said + count);
+                    let expected = plain_event(&order, said, here, chunked);
+                    assert_eq!(
+                        String::from_utf8(out),
+                        String::from_utf8(expected),
+                        "{body}"
+                    );
+                }
+                assert_eq!((left, said), ("", tokens));
+            }
+        }
+    }
+}
+
 /// The loaders are costly, so one test walks all three tables.
 #[test]
 fn a_word_is_one_token_alone_and_joined() {

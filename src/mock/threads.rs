@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::connection::{Connection, Shared};
+use super::connection::{Connection, Moment, Shared};
 use super::log::Entry;
 
 /// Longest wait before the stop flag is looked at again.
@@ -115,7 +115,9 @@ impl Server<'_> {
             }
             match socket.read(&mut bytes) {
                 Ok(0) => connection.end_input(),
-                Ok(count) => connection.receive(&bytes[..count], self.now(), self.shared),
+                Ok(count) => {
+                    connection.receive(&bytes[..count], Moment::at(self.now()), self.shared);
+                }
                 Err(error)
                     if matches!(
                         error.kind(),

@@ -23,6 +23,8 @@ pub struct Record {
     pub monotonic_start_ns: u64,
     /// How long before the start the request was due (intended send time); 0 when it was on time.
     pub lateness: Nanos,
+    /// How long of that it waited for a slot, or for a turn that could be sent.
+    pub slot_wait: Nanos,
     /// Response head received; `None` when none came.
     pub head_received: Option<Nanos>,
     /// End of the exchange. A whole response: the arrival of its last byte, by the source of stamps that the run takes for every
@@ -61,6 +63,8 @@ pub struct Record {
     pub error: Option<ErrorDetails>,
     /// It was cut by the end of the run (grace or interrupt), not by the peer.
     pub cancelled: bool,
+    /// It was cut on purpose: an error with AIPerf's code 499, and one of its error records.
+    pub cancelled_on_purpose: bool,
     /// HTTP trace.
     pub trace: Trace,
 }
@@ -70,6 +74,12 @@ impl Record {
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.error.is_none()
+    }
+
+    /// The run cut it, on purpose or by its end.
+    #[must_use]
+    pub fn was_cancelled(&self) -> bool {
+        self.cancelled || self.cancelled_on_purpose
     }
 }
 
@@ -143,7 +153,9 @@ pub struct Trace {
     pub reused: bool,
     /// The request was sent again on a new connection after a pooled one proved closed.
     pub resent: bool,
-    /// Connection set-up began; `None` on a reused connection.
+    /// Length of the connection's set-up, when that was over before the request: it was opened ahead, and this is its first request.
+    pub set_up_ahead: Option<Nanos>,
+    /// Connection set-up began; `None` on a reused connection, and on one that was opened ahead.
     pub connect_start: Option<Nanos>,
     /// TCP (and TLS) set-up ended.
     pub connect_end: Option<Nanos>,

@@ -76,7 +76,7 @@ pub struct RequestId {
     pub number: u64,
     /// Number of the session within its phase over all workers, from 0.
     pub session: u64,
-    /// The session's `X-Correlation-ID`.
+    /// The session's `X-Correlation-ID`, as [`SessionName`](crate::endpoint::SessionName) reads it.
     pub session_uuid: u128,
     /// Index into the corpus's conversations.
     pub conversation: u32,
@@ -93,12 +93,15 @@ pub struct RequestId {
 pub struct Ticks {
     /// When the schedule meant it to be sent. In the closed loop: when the slot came free.
     pub due: Tick,
+    /// From when on it could be sent: when it was due, or when the slot or the turn that it waited for was there, if that was later.
+    /// Of several that came free in one batch of completions the last is taken for all, so it may be late by the length of a batch.
+    pub slot: Tick,
     /// Start of the request (AIPerf's `start_perf_ns`): the stamp just before the first system call for it, which begins its
     /// connection's set-up or, on a kept connection, sends its first byte. When the engine took it up, if it never got that far.
     pub start: Tick,
     /// When it had a slot and was handed on to be sent: what passes from here to `start` is the client's own work.
     pub submitted: Tick,
-    /// Connection set-up asked for; `NEVER` on a reused connection.
+    /// Connection set-up asked for; `NEVER` on a reused connection, before the start on one that was opened ahead.
     pub connect_start: Tick,
     /// TCP connected.
     pub connect_end: Tick,
@@ -120,6 +123,7 @@ impl Default for Ticks {
         let never = Tick::NEVER;
         Ticks {
             due: never,
+            slot: never,
             start: never,
             submitted: never,
             connect_start: never,
@@ -186,6 +190,8 @@ pub enum Outcome {
     Fault(Fault),
     /// The whole-request limit ran out.
     Timeout,
+    /// Cut on purpose, as the plan asked.
+    Cancelled,
     /// Cut by the end of the grace period.
     GraceEnded,
     /// Cut by Ctrl-C, SIGTERM or an abort.
@@ -197,6 +203,8 @@ pub enum Outcome {
 pub struct Link {
     /// The connection had served a request before.
     pub reused: bool,
+    /// The connection was opened before the phase began, and this is its first request: the ticks of its set-up lie before the start.
+    pub ahead: bool,
     /// A pooled connection turned out closed before any response byte, and the request was sent again on a new one.
     pub resent: bool,
     /// Local port, 0 when unknown.

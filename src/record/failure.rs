@@ -18,6 +18,11 @@ const BAD_REPLY: u16 = 502;
 pub(super) fn failure(exchange: &Exchange, reading: &Reading) -> Option<ErrorDetails> {
     let refused = exchange.head.filter(|head| !head.is_success());
     let details = match (exchange.outcome, refused) {
+        (Outcome::Cancelled, _) => details(
+            Some(CANCELLED),
+            "RequestCancellationError",
+            "cancelled on purpose, as --request-cancellation-rate asked",
+        ),
         (Outcome::GraceEnded, _) => cancelled("the grace period ended", exchange, reading),
         (Outcome::Interrupted, _) => cancelled("the run was interrupted", exchange, reading),
         (_, Some(head)) => {

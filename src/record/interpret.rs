@@ -80,6 +80,11 @@ impl Interpreter {
             } else {
                 calibration.between(due, moments.start)
             },
+            slot_wait: if due == Tick::NEVER || exchange.ticks.slot == Tick::NEVER {
+                Nanos(0)
+            } else {
+                calibration.between(due, exchange.ticks.slot)
+            },
             head_received: moments.at(exchange.ticks.head_received),
             end: moments.end(),
             last_response: moments.last_response(&reading),
@@ -96,6 +101,7 @@ impl Interpreter {
             status: exchange.head.map_or(0, |head| head.status),
             error: failure(exchange, &reading),
             cancelled: matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted),
+            cancelled_on_purpose: outcome == Outcome::Cancelled,
             trace: self.trace(&moments),
             finish_reason: reading.finish_reason.take(),
             text: keep_text.then_some(reading.text),
@@ -186,8 +192,11 @@ impl Interpreter {
         Trace {
             reused: link.reused,
             resent: link.resent,
-            connect_start: moments.at(ticks.connect_start),
-            connect_end: moments.at(connected),
+            set_up_ahead: link
+                .ahead
+                .then(|| moments.calibration.between(ticks.connect_start, connected)),
+            connect_start: moments.at(ticks.connect_start).filter(|_| !link.ahead),
+            connect_end: moments.at(connected).filter(|_| !link.ahead),
             tls: tls.then(tls_length),
             send_start: moments.at(ticks.first_byte_sent),
             send_end: moments.at(ticks.last_byte_sent),

@@ -45,6 +45,18 @@ impl ArtifactNames {
         self.name("profile_export_aiperf.json", ".json")
     }
 
+    /// Slices of the run, CSV.
+    #[must_use]
+    pub fn timeslices_csv(&self) -> PathBuf {
+        self.name("profile_export_aiperf_timeslices.csv", "_timeslices.csv")
+    }
+
+    /// Slices of the run, JSON.
+    #[must_use]
+    pub fn timeslices_json(&self) -> PathBuf {
+        self.name("profile_export_aiperf_timeslices.json", "_timeslices.json")
+    }
+
     /// A line for each request.
     #[must_use]
     pub fn records(&self) -> PathBuf {

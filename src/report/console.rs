@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::metric::{Group, Row, Summary};
+use crate::clock::Nanos;
+use crate::metric::{Group, Row, Steady, Summary};
 use crate::report::number::thousands;
 use crate::report::{ArtifactNames, ClientReport, RunReport, escape_controls};
 
@@ -42,6 +43,7 @@ pub fn render(report: &RunReport, width: u16, files: &[(String, PathBuf)]) -> St
             few |= metrics(&mut out, summary, group, title, width);
         }
     }
+    few |= steady_state(&mut out, summary, width);
     if few {
         line(
             &mut out,
@@ -96,6 +98,9 @@ fn counts(out: &mut String, summary: &Summary, client: &ClientReport) {
     if let Some(unsent) = client.unsent {
         let _ = write!(out, ", {unsent} unsent");
     }
+    if let Some(skipped) = client.skipped {
+        let _ = write!(out, ", {skipped} left out because late");
+    }
     out.push('\n');
 }
 
@@ -143,6 +148,43 @@ fn metrics(out: &mut String, summary: &Summary, group: Group, title: &str, width
         return false;
     }
     rows.sort_by_key(|row| row.metric.order.unwrap_or(u32::MAX));
+    let (metrics, few) = stats_table(&rows, width);
+    print(out, &format!("tokenring | LLM Metrics{title}"), &metrics);
+    few
+}
+
+/// Prints the steady state, or why there is none; says whether a percentile was marked.
+fn steady_state(out: &mut String, summary: &Summary, width: u16) -> bool {
+    let state = match &summary.steady {
+        None => return false,
+        Some(Steady::Absent(reason)) => {
+            let reason = escape_controls(reason);
+            line(out, &format!("Steady State: none, {reason}"));
+            return false;
+        }
+        Some(Steady::State(state)) => state,
+    };
+    let mut rows: Vec<&Row> = state.rows.iter().collect();
+    rows.sort_by_key(|row| row.metric.order.unwrap_or(u32::MAX));
+    let (metrics, few) = stats_table(&rows, width);
+    let begin = state
+        .window
+        .start_ns
+        .saturating_sub(summary.window.start_ns);
+    let title = format!(
+        "tokenring | Steady State: {:.2} sec from {:.2} sec on, {:.1} % of the run, at least {} of {} in flight",
+        state.window.length().seconds(),
+        Nanos(begin).seconds(),
+        100.0 * state.share,
+        state.level,
+        state.target,
+    );
+    print(out, &title, &metrics);
+    few
+}
+
+/// A table of `rows` in their order, and whether a percentile was marked.
+fn stats_table(rows: &[&Row], width: u16) -> (Table, bool) {
     let mut few = false;
     let header = ["Metric", "avg", "min", "max", "p99", "p90", "p50", "std"];
     let mut metrics = table(width, &header);
@@ -167,8 +209,7 @@ fn metrics(out: &mut String, summary: &Summary, group: Group, title: &str, width
     for column in metrics.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    print(out, &format!("tokenring | LLM Metrics{title}"), &metrics);
-    few
+    (metrics, few)
 }
 
 fn label(row: &Row) -> String {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::escape_controls;
 use super::number;
 use crate::clock::Nanos;
-use crate::metric::health::{Health, Spread, ThreadTime, Verdict, WorkerHealth};
+use crate::metric::health::{Health, Spread, ThreadTime, Verdict, WorkerHealth, share};
 
 /// What was measured of the client, with the judgement.
 #[derive(Clone, Debug, Default)]
@@ -166,12 +166,17 @@ impl HealthReport {
                 "p50_ms": number::json(lag.p50_ms),
                 "p99_ms": number::json(lag.p99_ms),
                 "max_ms": number::json(lag.max_ms),
-                "is_client_only": lag.is_ours,
+                "client_p99_ms": lag.client_p99_ms.and_then(number::json),
             })),
             "quota_cpus": machine.quota_cpus.and_then(number::json),
             "throttled_periods": machine.throttled.map(|t| t.periods),
             "throttled_ns": machine.throttled.map(|t| t.time.0),
             "stolen": machine.stolen.iter().map(|(core, time)| json!({"cpu": core, "ns": time.0})).collect::<Vec<_>>(),
+            "rivals": machine.rivals.iter().map(|rival| json!({
+                "cpu": rival.core,
+                "ns": rival.used.0,
+                "share": number::json(share(rival.used, rival.length)),
+            })).collect::<Vec<_>>(),
             "workers": workers,
         }))
     }

@@ -17,6 +17,7 @@ mod records;
 mod redact;
 mod summary_csv;
 mod summary_json;
+mod timeslice;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub use records::{PhaseTag, RecordsWriter};
 pub use redact::escape_controls;
 
 use crate::config::{PhaseKind, Plan};
-use crate::metric::Summary;
+use crate::metric::{Slice, Summary};
 
 /// Everything the reports need; filled by the conductor.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct RunReport {
     pub random_seed: u64,
     /// What was measured.
     pub profiling: Summary,
+    /// The same slice by slice, where that was asked for.
+    pub slices: Option<Vec<Slice>>,
     /// The warmup, if there was one.
     pub warmup: Option<Summary>,
     /// Every phase in order.
@@ -96,6 +99,8 @@ pub struct ClientReport {
     pub clock_error_ns: u64,
     /// Requests planned but not sent; `None` where the plan has no number.
     pub unsent: Option<u64>,
+    /// Requests at a rate that were left out because they would have been late; `None` unless the plan says so.
+    pub skipped: Option<u64>,
     /// Requests sent in profiling.
     pub sent: u64,
     /// Exchanges that found the recorder's queue full.
@@ -145,6 +150,14 @@ pub fn write_all(
     files.push(("CSV Export".to_owned(), names.csv()));
     artifact::write_text(&names.json(), &summary_json::render(report))?;
     files.push(("JSON Export".to_owned(), names.json()));
+    if let Some(slices) = &report.slices {
+        let (csv, json) = (names.timeslices_csv(), names.timeslices_json());
+        artifact::write_text(&csv, &timeslice::csv(slices))?;
+        let text = timeslice::json(slices, &report.plan.input_config);
+        artifact::write_text(&json, &text)?;
+        files.push(("Timeslices CSV Export".to_owned(), csv));
+        files.push(("Timeslices JSON Export".to_owned(), json));
+    }
     if let Some(bodies) = bodies {
         inputs::write(&names.inputs(), bodies)?;
         files.push(("Inputs".to_owned(), names.inputs()));

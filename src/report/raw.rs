@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{Calibration, Tick};
 use crate::record::{Exchange, Record, ReplyEvent};
-use crate::report::records::{LineFile, PhaseTag, error, metadata};
+use crate::report::records::{LineFile, PhaseTag, metadata, record_error};
 use crate::report::{ReportError, redact};
 
 /// Writes `profile_export_raw.jsonl`.
@@ -77,7 +77,7 @@ impl RawWriter {
             status: (record.status != 0).then_some(record.status),
             responses: &responses(exchange, record, calibration),
             payload: payload(body),
-            error: record.error.as_ref().map(error),
+            error: record_error(record),
             stamps: stamps(exchange, calibration),
             reads: reads(exchange, &record.events, calibration),
         })
@@ -105,6 +105,7 @@ fn stamps(exchange: &Exchange, calibration: &Calibration) -> Map<String, Value> 
     let ticks = &exchange.ticks;
     let moments = [
         ("due_perf_ns", ticks.due),
+        ("slot_perf_ns", ticks.slot),
         ("submitted_perf_ns", ticks.submitted),
         ("connect_start_perf_ns", ticks.connect_start),
         ("connect_end_perf_ns", ticks.connect_end),

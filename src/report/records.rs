@@ -11,13 +11,14 @@ use uuid::Uuid;
 
 use crate::clock::Nanos;
 use crate::config::PhaseKind;
-use crate::metric::{Metric, Value};
+use crate::endpoint::SessionName;
+use crate::metric::{Metric, Value, arrival};
 use crate::record::{ErrorDetails, Record, Trace};
 use crate::report::artifact::make_parent;
 use crate::report::{ReportError, number, redact};
 
-/// Most bytes kept back before a write.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes kept back before a write. Few, for a kernel that is not preemptible lets no worker onto the core while it copies them.
+const BUFFER_BYTES: usize = 32 << 10;
 
 /// Which phase a record belongs to.
 #[derive(Clone, Debug)]
@@ -110,8 +111,11 @@ impl RecordsWriter {
         if self.http_trace {
             line.insert("trace_data".to_owned(), trace_data(record));
         }
-        if let Some(details) = &record.error {
-            line.insert("error".to_owned(), error(details));
+        if let Some(error) = record_error(record) {
+            line.insert("error".to_owned(), error);
+            if let Some(arrived) = arrived(record) {
+                line.insert("arrived".to_owned(), arrived);
+            }
         }
         self.lines.push(&line)
     }
@@ -120,6 +124,21 @@ impl RecordsWriter {
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.lines.flush()
     }
+}
+
+/// What had come of a reply that failed or was cut; `None` when no content had.
+fn arrived(record: &Record) -> Option<Json> {
+    let (first, last) = (record.chunks.first()?, record.chunks.last()?);
+    let value = |value: f64, unit: &str| {
+        let value = number::json(value)?;
+        Some(json!({"value": value, "unit": unit}))
+    };
+    Some(json!({
+        "content_events": record.chunks.len(),
+        "output_tokens": plain(arrival::token_count(record)),
+        "time_to_first_token": value(first.at.millis(), "ms"),
+        "last_content": value(last.at.millis(), "ms"),
+    }))
 }
 
 /// A value as JSON; counts and the ratio that is 0 or 1 (connection reuse) stand as integers, as AIPerf's do, and a time of 12 ms
@@ -158,6 +177,19 @@ pub(super) fn error(details: &ErrorDetails) -> Json {
     Json::Object(out)
 }
 
+/// The error of one record. A request that was cut on purpose also says in `details`, which no group of errors looks at, what had
+/// arrived.
+pub(super) fn record_error(record: &Record) -> Option<Json> {
+    let mut out = error(record.error.as_ref()?);
+    if record.cancelled_on_purpose {
+        out["details"] = json!({
+            "content_events": record.chunks.len(),
+            "body_bytes": record.trace.bytes_received,
+        });
+    }
+    Some(out)
+}
+
 pub(super) fn request_end_ns(record: &Record) -> u64 {
     let end = match record.last_response {
         Some(last) if record.is_success() => last,
@@ -171,7 +203,7 @@ pub(super) fn request_end_ns(record: &Record) -> u64 {
 pub(super) fn metadata(record: &Record, phase: &PhaseTag) -> Json {
     let id = &record.id;
     let start = record.wall_start_ns;
-    let session = Uuid::from_u128(id.session_uuid).to_string();
+    let session = SessionName(id.session_uuid).to_string();
     let mut out = json!({
         "session_num": id.number,
         "x_request_id": Uuid::from_u128(record.request_uuid).to_string(),
@@ -189,8 +221,8 @@ pub(super) fn metadata(record: &Record, phase: &PhaseTag) -> Json {
         "profiling_index": phase.profiling_index,
         "phase_name": phase.name,
         "phase_kind": phase.kind.name(),
-        "was_cancelled": record.cancelled,
-        "cancellation_time_ns": record.cancelled.then(|| start.saturating_add(record.end.0)),
+        "was_cancelled": record.was_cancelled(),
+        "cancellation_time_ns": record.was_cancelled().then(|| start.saturating_add(record.end.0)),
         "context_overflow_skip": false,
         "agent_depth": 0,
         "root_correlation_id": session,
@@ -251,7 +283,7 @@ fn trace_data(record: &Record) -> Json {
         "waiting_ns": length(trace.send_end, trace.first_body),
         "receiving_ns": length(trace.first_body, trace.last_body),
         "duration_ns": length(trace.send_start, trace.last_body),
-        "connecting_ns": length(trace.connect_start, trace.connect_end),
+        "connecting_ns": length(trace.connect_start, trace.connect_end).or(trace.set_up_ahead.map(|l| l.0)),
     });
     drop_nulls(&mut out);
     out

@@ -1,8 +1,9 @@
 //! `profile_export_aiperf.csv`.
 //!
-//! In: a summary. Out: CSV with CRLF, distributions first, single numbers after an empty row. Never: a unit of its own.
+//! In: a summary. Out: CSV with CRLF, distributions first, single numbers after an empty row, the steady state after another. Never: a
+//! unit of its own.
 
-use crate::metric::{Row, Summary};
+use crate::metric::{Row, Stats, Steady, Summary};
 use crate::report::number::{percentiles, two_decimals};
 
 /// The whole file.
@@ -16,13 +17,7 @@ pub(super) fn render(summary: &Summary) -> String {
     if !many.is_empty() {
         out.push_str("Metric,avg,min,max,sum,p1,p5,p10,p25,p50,p75,p90,p95,p99,std\r\n");
         for row in &many {
-            let stats = &row.stats;
-            let mut cells = vec![label(row)];
-            cells.extend([stats.avg, stats.min, stats.max, stats.sum].map(two_decimals));
-            cells.extend(percentiles(stats).map(|(_, v)| two_decimals(v)));
-            cells.push(two_decimals(stats.std));
-            out.push_str(&cells.join(","));
-            out.push_str("\r\n");
+            full_row(&mut out, &label(row), &row.stats);
         }
         out.push_str("\r\n");
     }
@@ -33,7 +28,48 @@ pub(super) fn render(summary: &Summary) -> String {
         out.push_str(&two_decimals(row.stats.avg));
         out.push_str("\r\n");
     }
+    if let Some(steady) = &summary.steady {
+        out.push_str("\r\n");
+        steady_state(&mut out, steady);
+    }
     out
+}
+
+/// A section of its own, at the end, where readers of AIPerf's two do not look.
+fn steady_state(out: &mut String, steady: &Steady) {
+    let state = match steady {
+        Steady::State(state) => state,
+        Steady::Absent(reason) => {
+            out.push_str("Steady State,Value\r\nReason,");
+            out.push_str(&quoted(reason.clone()));
+            out.push_str("\r\n");
+            return;
+        }
+    };
+    let stats = "avg,min,max,sum,p1,p5,p10,p25,p50,p75,p90,p95,p99,std";
+    out.push_str(&format!("Steady State,{stats}\r\n"));
+    let facts = [
+        ("Start (ns)", state.window.start_ns.to_string()),
+        ("End (ns)", state.window.end_ns.to_string()),
+        ("Share (ratio)", two_decimals(Some(state.share))),
+        ("Target In Flight", state.target.to_string()),
+        ("Least In Flight", state.level.to_string()),
+    ];
+    for (name, value) in facts {
+        out.push_str(&format!("{name},{value}\r\n"));
+    }
+    for row in &state.rows {
+        full_row(out, &label(row), &row.stats);
+    }
+}
+
+fn full_row(out: &mut String, label: &str, stats: &Stats) {
+    let mut cells = vec![label.to_owned()];
+    cells.extend([stats.avg, stats.min, stats.max, stats.sum].map(two_decimals));
+    cells.extend(percentiles(stats).map(|(_, v)| two_decimals(v)));
+    cells.push(two_decimals(stats.std));
+    out.push_str(&cells.join(","));
+    out.push_str("\r\n");
 }
 
 fn label(row: &Row) -> String {
@@ -41,6 +77,10 @@ fn label(row: &Row) -> String {
         "" | "count" | "requests" => row.metric.header.to_owned(),
         unit => format!("{} ({unit})", row.metric.header),
     };
+    quoted(label)
+}
+
+fn quoted(label: String) -> String {
     if label.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", label.replace('"', "\"\""))
     } else {

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::metric::{ErrorGroup, Stats, Summary};
+use crate::metric::{ErrorGroup, Stats, Steady, Summary};
 use crate::report::number::{self, percentiles};
 use crate::report::{ClientReport, RunReport, records};
 
@@ -93,13 +93,48 @@ pub(super) fn render_summary(
             put(row.metric.tag, metric(row.metric.unit, &row.stats));
         }
     }
+    if let Some(steady) = &summary.steady {
+        put("steady_state", steady_state(steady));
+    }
+    put("schedule_lag_histogram", lag_histogram(summary));
     put("client", client(&report.client, summary));
     put("client_health", json!(report.client.health.json()));
     pretty(Value::Object(root))
 }
 
+/// The steady state with its metrics, or the reason why there is none.
+fn steady_state(steady: &Steady) -> Value {
+    let state = match steady {
+        Steady::State(state) => state,
+        Steady::Absent(reason) => return json!({ "reason": reason }),
+    };
+    let mut out = json!({
+        "start_ns": state.window.start_ns,
+        "end_ns": state.window.end_ns,
+        "duration_seconds": number::json(state.window.length().seconds()),
+        "share": number::json(state.share),
+        "target_in_flight": state.target,
+        "least_in_flight": state.level,
+    });
+    if let Value::Object(out) = &mut out {
+        let rows = state.rows.iter();
+        out.extend(rows.map(|r| (r.metric.tag.to_owned(), metric(r.metric.unit, &r.stats))));
+    }
+    out
+}
+
+/// How many requests were sent how late; null when none was.
+fn lag_histogram(summary: &Summary) -> Value {
+    let buckets = &summary.schedule_lag.buckets;
+    if buckets.is_empty() {
+        return Value::Null;
+    }
+    let buckets = buckets.iter().map(|(most, count)| json!([most, count]));
+    json!({ "unit": "ns", "columns": ["at_most", "count"], "buckets": buckets.collect::<Vec<_>>() })
+}
+
 /// 2-space indented text without nulls.
-fn pretty(mut value: Value) -> String {
+pub(super) fn pretty(mut value: Value) -> String {
     strip_nulls(&mut value);
     format!("{value:#}")
 }
@@ -124,7 +159,8 @@ fn metrics(summary: &Summary) -> Value {
     )
 }
 
-fn metric(unit: &str, stats: &Stats) -> Value {
+/// A metric's object.
+pub(super) fn metric(unit: &str, stats: &Stats) -> Value {
     let mut map = Map::new();
     map.insert("unit".to_owned(), json!(unit));
     let mut put = |key: &str, value: Option<f64>| {
@@ -180,6 +216,7 @@ fn client(client: &ClientReport, summary: &Summary) -> Value {
             "error": summary.error_count,
             "cancelled": summary.cancelled_count,
             "unsent": client.unsent,
+            "skipped": client.skipped,
         },
         "overflow_count": client.overflow_count,
         "coalesced_count": client.coalesced_count,

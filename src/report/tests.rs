@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::{Anchor, Calibration, Nanos, Tick};
 use crate::config::*;
 use crate::dataset::{Conversation, Corpus, Turn};
-use crate::metric::{ErrorGroup, Group, Metric, Row, Stats, Value, Window};
+use crate::metric::{ErrorGroup, Group, Metric, Row, Stats, Steady, SteadyState, Value, Window};
 use crate::record::{
     ErrorDetails, EventMark, Exchange, Read, Record, ReplyEvent, RequestId, Ticks,
 };
@@ -37,8 +37,11 @@ static COUNT: Metric = Metric {
 fn phase(kind: PhaseKind) -> PhasePlan {
     PhasePlan {
         kind,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(1),
+        slots: SlotPlan::default(),
+        late: crate::config::LatePolicy::default(),
         stop: StopRule::default(),
         grace: None,
     }
@@ -51,6 +54,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
         endpoint: EndpointPlan {
             kind: EndpointKind::Chat,
             streaming: true,
+            url_strategy: crate::config::UrlStrategy::RoundRobin,
             urls: Vec::new(),
             built_in_server: false,
             custom_path: None,
@@ -89,10 +93,12 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             ui: UiKind::None,
             log_level: LogLevel::Info,
             stats_interval: None,
+            slices: None,
         },
         workers: WorkerPlan::default(),
         random_seed: Some(1),
         failed_request_threshold: None,
+        cancellation: None,
         cli_command: "tokenring profile -m 'm'".into(),
         input_config: json!({"models": {"items": [{"name": "m"}]}}),
     }
@@ -165,6 +171,7 @@ fn report(directory: &Path, prefix: Option<&str>, stats: Stats) -> RunReport {
             phase("profiling", PhaseKind::Profiling, 1),
         ],
         profiling: summary.clone(),
+        slices: None,
         warmup: Some(summary),
         was_cancelled: false,
         incomplete_reason: None,
@@ -498,4 +505,52 @@ proptest! {
             prop_assert!(!text.contains("NaN") && !text.contains("inf,") && !text.contains("Infinity"));
         }
     }
+}
+
+#[test]
+fn the_steady_state_stands_beside_the_whole_run() {
+    let mut report = report(Path::new("d"), None, spread(70.506, 6));
+    let plain = summary_csv::render(&report.profiling);
+    let reason = "there, is none";
+    report.profiling.steady = Some(Steady::Absent(reason.into()));
+    let absent = format!("{plain}\r\nSteady State,Value\r\nReason,\"{reason}\"\r\n");
+    assert_eq!(summary_csv::render(&report.profiling), absent);
+    let json = |report: &RunReport| {
+        serde_json::from_str::<Json>(&summary_json::render(report)).unwrap()["steady_state"].clone()
+    };
+    assert_eq!(json(&report), json!({ "reason": reason }));
+    let text = render_console(&report, 140, &[]);
+    assert!(
+        text.contains("Steady State: none, there, is none\n"),
+        "{text}"
+    );
+
+    report.profiling.steady = Some(Steady::State(SteadyState {
+        window: Window {
+            start_ns: 1_050_000_000,
+            end_ns: 1_175_000_000,
+        },
+        share: 0.5,
+        target: 4,
+        level: 4,
+        rows: vec![Row {
+            metric: &COUNT,
+            stats: Stats::scalar(3.0),
+        }],
+    }));
+    let section = "Steady State,avg,min,max,sum,p1,p5,p10,p25,p50,p75,p90,p95,p99,std\r\n\
+        Start (ns),1050000000\r\nEnd (ns),1175000000\r\nShare (ratio),0.50\r\n\
+        Target In Flight,4\r\nLeast In Flight,4\r\nRequest Count,3.00";
+    let text = summary_csv::render(&report.profiling);
+    assert!(text.starts_with(&format!("{plain}\r\n{section}")), "{text}");
+    let expected = json!({
+        "start_ns": 1_050_000_000, "end_ns": 1_175_000_000, "duration_seconds": 0.125, "share": 0.5,
+        "target_in_flight": 4, "least_in_flight": 4,
+        "request_count": {"unit": "requests", "avg": 3.0},
+    });
+    assert_eq!(json(&report), expected);
+    let text = render_console(&report, 140, &[]);
+    let title =
+        "Steady State: 0.12 sec from 0.05 sec on, 50.0 % of the run, at least 4 of 4 in flight";
+    assert!(text.contains(title), "{text}");
 }

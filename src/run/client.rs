@@ -3,9 +3,11 @@
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
 use crate::clock::{Calibration, Clock, Nanos, Rate};
-use crate::config::{Arrivals, DriverKind, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan};
+use crate::config::{
+    Arrivals, DriverKind, LatePolicy, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan,
+};
 use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, priority};
-use crate::engine::Arrived;
+use crate::engine::{Arrived, Counts};
 use crate::metric::Summary;
 use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
 use crate::report::{ClientReport, HealthReport};
@@ -77,6 +79,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             "a worker could not open its ring ({reason}) and ran on the portable driver"
         ));
     }
+    notes.extend(failed_ahead(counts));
     // In a closed loop that only time ends, there is no number that could be missed.
     let open_loop = plan
         .phases
@@ -86,6 +89,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         .phases
         .iter()
         .any(|p| p.stop.requests.or(p.stop.sessions).is_some());
+    let skips = plan.phases.iter().any(|p| p.late == LatePolicy::Skip);
     let reach = &run.reach;
     let (timer, timer_grain_ns) = reach.driver.timer();
     let mut facts = vec![
@@ -93,7 +97,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         ("Waiting", waiting(reach)),
         ("Stamps", stamps(reach.stamps).to_owned()),
         ("Clock", clock(&run.clock, &run.calibration)),
-        ("Connections opened", counts.connects.to_string()),
+        ("Connections opened", connections(counts)),
         (
             "Requests sent again on a new connection",
             counts.resent.to_string(),
@@ -117,6 +121,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         clock_drift_ppm: run.calibration.drift_ppm(),
         clock_error_ns: run.calibration.error().0,
         unsent: (counted || open_loop).then_some(counts.unsent),
+        skipped: skips.then_some(counts.skipped),
         sent: counts.sent,
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
@@ -127,6 +132,25 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             .map(|(label, value)| (label.to_owned(), value))
             .collect(),
     }
+}
+
+/// Connections opened, and how many of them before their phase.
+fn connections(counts: &Counts) -> String {
+    match counts.opened_ahead {
+        0 => counts.connects.to_string(),
+        ahead => format!("{}, {ahead} of them before a phase", counts.connects),
+    }
+}
+
+/// What became of connections that should have been open before the start and were not.
+fn failed_ahead(counts: &Counts) -> Option<String> {
+    let why = counts.fault_ahead?.message();
+    let (failed, opened) = (counts.failed_ahead, counts.opened_ahead);
+    Some(format!(
+        "--pre-connect: {failed} of {} connections could not be opened before the start ({}); requests opened their own",
+        failed + opened,
+        why.trim_end_matches('.')
+    ))
 }
 
 /// What ticks are read from, what a reading costs, and how the system's own clock ran beside it.
@@ -177,17 +201,17 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
     }
 }
 
-/// How late requests were sent. In a closed loop, and with a cap, the wait for a slot is in it.
+/// How late requests were sent: the metric of that name, and of its parts the client's own.
 fn schedule_lag(plan: &Plan, profiling: &Summary) -> Option<ScheduleLag> {
-    let stats = profiling.row("credit_to_start_latency")?.stats;
+    let stats = profiling.row("schedule_lag")?.stats;
     let phase = plan.phases.iter().find(|p| p.kind == PhaseKind::Profiling);
-    let by_rate =
-        phase.is_some_and(|p| p.arrivals != Arrivals::ClosedLoop && p.concurrency.is_none());
+    let by_rate = phase.is_some_and(|p| p.arrivals != Arrivals::ClosedLoop);
+    let client = profiling.row("client_lag").filter(|_| by_rate);
     Some(ScheduleLag {
         p50_ms: stats.p50?,
         p99_ms: stats.p99?,
         max_ms: stats.max?,
-        is_ours: by_rate,
+        client_p99_ms: client.and_then(|row| row.stats.p99),
     })
 }
 

@@ -117,16 +117,40 @@ impl Cores {
     }
 }
 
+/// Does `work` on a thread of its own that gives way to all others: this one could not take its priority back.
+pub(super) fn on_idle_thread<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, RunError> {
+    let failed =
+        |what: &dyn std::fmt::Display| RunError::Thread(format!("the {name}'s thread {what}"));
+    std::thread::scope(|scope| {
+        let idle = || {
+            priority::give_way();
+            work()
+        };
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let thread = builder
+            .spawn_scoped(scope, idle)
+            .map_err(|error| failed(&format_args!("cannot start: {error}")))?;
+        thread.join().map_err(|_| failed(&"died"))
+    })
+}
+
 /// `--workers-max`, or as many as the load is worth; never more than there are slots, and one core is left free where possible.
 fn worker_count(plan: &Plan, pool: usize) -> usize {
     let slots = plan
         .phases
         .iter()
-        .map(|phase| match (phase.arrivals, phase.concurrency) {
+        .map(|phase| match (&phase.arrivals, phase.concurrency) {
             (_, Some(concurrency)) => concurrency,
             (Arrivals::ClosedLoop, None) => 1,
+            (Arrivals::Users(plan), None) => usize::try_from(plan.users).unwrap_or(usize::MAX),
             _ => usize::MAX,
-        });
+        })
+        // A worker without a prefill slot has nothing to do.
+        .zip(plan.phases.iter().map(|phase| phase.slots.prefill))
+        .map(|(slots, prefill)| slots.min(prefill.unwrap_or(usize::MAX)));
     let slots = slots.max().unwrap_or(1).max(1);
     if let Some(max) = plan.workers.max {
         return max.min(slots);
@@ -134,9 +158,13 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
     if !plan.workers.cpus.is_empty() {
         return pool.min(slots);
     }
-    let worth = plan.phases.iter().map(|phase| match phase.arrivals {
+    let worth = plan.phases.iter().map(|phase| match &phase.arrivals {
         Arrivals::ClosedLoop => phase.concurrency.unwrap_or(1).div_ceil(STREAMS_PER_WORKER),
-        Arrivals::Constant { rate } | Arrivals::Poisson { rate } => workers_for(rate),
+        Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
+            workers_for(*rate)
+        }
+        Arrivals::Changing { curve, .. } => workers_for(curve.most()),
+        Arrivals::Users(plan) => workers_for(plan.rate),
         // Its rate is not known before the file is read, and may be in bursts.
         Arrivals::FixedSchedule => usize::MAX,
     });
@@ -190,6 +218,11 @@ mod tests {
                 "--concurrency 9 --cpus 2,1",
                 &[0, 1, 2, 3],
                 &[Some(2), Some(1)],
+            ),
+            (
+                "--streaming --concurrency 9 --prefill-concurrency 2 --workers-max 4",
+                &[0, 1, 2, 3],
+                &[Some(0), Some(1)],
             ),
             ("--request-rate 10000", &[0, 1, 2], &[Some(0), Some(1)]),
             (

@@ -90,6 +90,7 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         warmup: of_kind(PhaseKind::Warmup),
         phases: phase_reports(plan, summaries, partial),
         profiling,
+        slices: run.recorded.slices.clone(),
         was_cancelled: partial,
         incomplete_reason: reason,
         client,

@@ -24,6 +24,10 @@ pub(super) struct Gate {
 
 struct Border {
     arrived: AtomicUsize,
+    /// When the last worker stopped sending before a phase that needs no drain.
+    latest: AtomicU64,
+    /// Up to where earlier phases have used the dataset's order.
+    used: AtomicU64,
     start: OnceLock<Tick>,
 }
 
@@ -44,6 +48,8 @@ impl Gate {
         // One border more than phases: the end of the last.
         let border = || Border {
             arrived: AtomicUsize::new(0),
+            latest: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             start: OnceLock::new(),
         };
         Gate {
@@ -65,6 +71,11 @@ impl Gate {
         self.stop.fetch_max(level, Ordering::Relaxed);
     }
 
+    /// A stop was called.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) > 0
+    }
+
     /// When `phase` started, once it has.
     pub(super) fn started(&self, phase: usize) -> Option<Tick> {
         self.phases.get(phase)?.start.get().copied()
@@ -83,12 +94,11 @@ impl Gate {
         sum
     }
 
-    fn arrive(&self, phase: usize) {
+    /// A worker has come to `phase`; the last one sets its start to what `start` says.
+    fn arrive(&self, phase: usize, start: impl FnOnce(&Border) -> Tick) {
         let border = &self.phases[phase];
         if border.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.worker_count {
-            border
-                .start
-                .get_or_init(|| self.clock.now().plus(self.clock.rate().ticks(LEAD)));
+            border.start.get_or_init(|| start(border));
         }
     }
 }
@@ -115,7 +125,26 @@ impl Control for WorkerGate {
     }
 
     fn ready_for(&self, phase: usize) {
-        self.gate.arrive(phase);
+        let clock = &self.gate.clock;
+        self.gate
+            .arrive(phase, |_| clock.now().plus(clock.rate().ticks(LEAD)));
+    }
+
+    fn hand_over(&self, phase: usize, at: Tick) {
+        // Released and acquired by the count of arrivals.
+        let latest = &self.gate.phases[phase].latest;
+        latest.fetch_max(at.0, Ordering::Relaxed);
+        self.gate
+            .arrive(phase, |border| Tick(border.latest.load(Ordering::Relaxed)));
+    }
+
+    fn used(&self, phase: usize, used: u64) {
+        let so_far = &self.gate.phases[phase].used;
+        so_far.fetch_max(used, Ordering::Relaxed);
+    }
+
+    fn used_before(&self, phase: usize) -> u64 {
+        self.gate.phases[phase].used.load(Ordering::Relaxed)
     }
 
     fn stop(&self) -> Stop {

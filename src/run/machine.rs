@@ -21,7 +21,7 @@ pub(super) struct Machine {
 }
 
 /// Unit of `/proc/stat`: the kernel shows it in hundredths of a second, whatever its own tick.
-const STAT_TICK: Nanos = Nanos::from_millis(10);
+pub(super) const STAT_TICK: Nanos = Nanos::from_millis(10);
 
 impl Machine {
     /// Reads what does not change in a run.
@@ -130,7 +130,7 @@ fn cpu_text(core: usize, file: &str) -> Option<String> {
 }
 
 /// `0,4-6` as numbers; what is no number is left out.
-fn core_list(text: &str) -> Vec<usize> {
+pub(super) fn core_list(text: &str) -> Vec<usize> {
     text.trim()
         .split(',')
         .filter_map(|part| {
@@ -193,11 +193,22 @@ fn stops(text: &str) -> Option<Throttled> {
 
 /// The eighth number in the core's line: time in which the core had work, and the host of this virtual machine ran something else.
 fn stolen(stat: &str, core: usize) -> Option<Nanos> {
+    core_row(stat, core)?.get(7).copied()
+}
+
+/// The numbers of a core's line in `/proc/stat`, up to the first that is none.
+pub(super) fn core_row(stat: &str, core: usize) -> Option<Vec<Nanos>> {
     let name = format!("cpu{core}");
     let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
     let (_, numbers) = lines.find(|(first, _)| *first == name)?;
-    let ticks: u64 = numbers.split_ascii_whitespace().nth(7)?.parse().ok()?;
-    Some(Nanos(ticks.saturating_mul(STAT_TICK.0)))
+    let ticks = numbers
+        .split_ascii_whitespace()
+        .map_while(|word| word.parse().ok());
+    Some(
+        ticks
+            .map(|ticks: u64| Nanos(ticks.saturating_mul(STAT_TICK.0)))
+            .collect(),
+    )
 }
 
 #[cfg(test)]

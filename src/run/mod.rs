@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
-use crate::config::{LogLevel, MockPlan, Plan};
+use crate::config::{Arrivals, LogLevel, MockPlan, Plan};
 use crate::metric::health::MachineFacts;
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
@@ -21,6 +21,7 @@ mod prepare;
 mod queue;
 mod ready;
 mod recorder;
+mod rivals;
 mod watch;
 mod watched;
 mod workers;
@@ -31,6 +32,7 @@ use gate::Gate;
 use machine::Machine;
 use prepare::Prepared;
 use recorder::{Live, Recorded, Recorder, RecorderParts};
+use rivals::Rivals;
 use watched::Watched;
 
 /// Why a run could not start. Nothing was sent.
@@ -149,7 +151,13 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let connections = plan
         .phases
         .iter()
-        .filter_map(|phase| phase.concurrency)
+        .map(|phase| {
+            let slots = match &phase.arrivals {
+                Arrivals::Users(plan) => phase.concurrency.or(usize::try_from(plan.users).ok()),
+                _ => phase.concurrency,
+            };
+            slots.unwrap_or(1).max(phase.slots.pre_connect)
+        })
         .max()
         .unwrap_or(1);
     // The built-in server holds the other end of each connection in this process.
@@ -254,13 +262,18 @@ fn conduct(
         ),
     );
     let machine = Machine::read(cores);
+    let rivals = Rivals::begin(cores, &clock);
     let workers = workers::start(prepared, cores, &clock, &reach, &gate, ends)?;
     let recorder = cores.spawn_recorder(recorder)?;
     let mut watched = Watched::new(&clock, workers.numbers());
     let over = (&workers, &mut watched);
-    let interrupted = watch::until_over(plan, &gate, &live, &clock, signals, over);
+    let watching = || watch::until_over(plan, &gate, &live, &clock, signals, over);
+    let interrupted = cores::on_idle_thread("watcher", watching)?;
     let (mut workers, failure) = workers.join();
-    let machine = machine.facts();
+    let machine = MachineFacts {
+        rivals: rivals.found(&workers.health),
+        ..machine.facts()
+    };
     for (index, health) in &mut workers.health {
         watched.complete(*index, health);
     }

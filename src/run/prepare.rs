@@ -7,14 +7,16 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate};
-use crate::config::{LogLevel, Plan, Problems, TargetUrl, check_goodput};
-use crate::dataset;
+use crate::config::{
+    Arrivals, LogLevel, PhasePlan, Plan, Problem, Problems, TargetUrl, check_goodput,
+};
+use crate::dataset::{self, Corpus};
 use crate::driver::StampSource;
 use crate::endpoint::{Bodies, HeaderTemplate, render};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
-use crate::schedule::Timeline;
+use crate::schedule::{Timeline, url_order};
 use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
@@ -40,7 +42,7 @@ impl Prepared {
     /// Loads, generates, renders and resolves.
     pub(super) fn new(plan: Plan, seed: u64) -> Result<Prepared, RunError> {
         let context = Context::of(&plan);
-        let problems = check_goodput(&plan, &|tag| slo::applicable(tag, &context));
+        let problems = check_goodput(&plan, &slo::applicable_tags(&context));
         if !problems.is_empty() {
             return Err(Problems(problems).into());
         }
@@ -52,6 +54,7 @@ impl Prepared {
             .collect::<Result<Vec<_>, _>>()?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
         let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
+        check_users(&plan, &corpus)?;
         let timeline = Arc::new(Timeline::new(corpus.begins()));
         let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
         let headers = HeaderTemplate::new(&plan.endpoint);
@@ -99,16 +102,30 @@ impl Prepared {
             });
         }
         Ok(Setup {
-            phases: self.material.plan.phases.clone(),
+            phases: self.phases(),
             targets,
+            url_order: url_order(&endpoint.url_strategy, endpoint.urls.len()),
             reuse: endpoint.reuse,
             request_timeout: endpoint.request_timeout,
+            cancellation: self.material.plan.cancellation,
             stop_grace: STOP_GRACE,
             limits: Limits::default(),
             seed: self.material.seed,
             rate,
             stamps,
         })
+    }
+
+    /// The plan's phases, with what only the dataset knows.
+    fn phases(&self) -> Vec<PhasePlan> {
+        let mut phases = self.material.plan.phases.clone();
+        let turns = mean_turns(&self.material.corpus);
+        for phase in &mut phases {
+            if let Arrivals::Users(users) = &mut phase.arrivals {
+                users.turns = turns;
+            }
+        }
+        phases
     }
 
     /// What `--verbose` asks to see in the log.
@@ -145,6 +162,31 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Users who have nothing to say after their first turn are no users; only the dataset shows it.
+fn check_users(plan: &Plan, corpus: &Corpus) -> Result<(), Problems> {
+    let of_users = |phase: &PhasePlan| matches!(phase.arrivals, Arrivals::Users(_));
+    let holds = corpus.conversations.iter().any(|c| c.turns.len() > 1);
+    if holds || !plan.phases.iter().any(of_users) {
+        return Ok(());
+    }
+    Err(Problems(vec![Problem(
+        "--user-centric-rate needs conversations of at least 2 turns, and those of the dataset have one each; use --request-rate"
+            .to_owned(),
+    )]))
+}
+
+/// Turns of a conversation in the mean, rounded with halves to the even number, as AIPerf rounds.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates, which is meant"
+)]
+fn mean_turns(corpus: &Corpus) -> u32 {
+    let conversations = &corpus.conversations;
+    let turns: usize = conversations.iter().map(|c| c.turns.len()).sum();
+    (turns as f64 / conversations.len().max(1) as f64).round_ties_even() as u32
 }
 
 /// Asks for the addresses of a URL, once, IPv4 first: servers that listen on 127.0.0.1 alone are common.

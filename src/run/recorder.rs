@@ -7,15 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock::{Anchor, Calibration, Clock, Nanos, Tick};
-use crate::config::{ExportLevel, PhaseKind, Plan};
+use crate::clock::{Anchor, Calibration, Clock, Nanos, Rate, Tick};
+use crate::config::{Arrivals, ExportLevel, PhaseKind, PhasePlan, Plan};
 use crate::endpoint::Bodies;
 use crate::engine::Stop;
-use crate::metric::{Accumulator, Context, request};
-use crate::record::{Exchange, Interpreter};
+use crate::metric::{Accumulator, Context, PhaseFrame, Slice, Slices, request};
+use crate::record::{Exchange, Interpreter, Record};
 use crate::report::{
     ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError,
 };
+
+use crate::schedule::{Schedule, Shard, Verdict};
 
 use super::gate::Gate;
 use super::queue::RecorderEnd;
@@ -63,6 +65,8 @@ pub(super) struct RecorderParts {
 pub(super) struct Recorded {
     /// One for each phase of the plan.
     pub(super) accumulators: Vec<Accumulator>,
+    /// Profiling slice by slice, where that was asked for.
+    pub(super) slices: Option<Vec<Slice>>,
     /// (kind, path) of the per-request files.
     pub(super) files: Vec<(String, std::path::PathBuf)>,
     /// The failed-request threshold was passed.
@@ -87,6 +91,9 @@ pub(super) struct Recorder {
     last_fit: Tick,
     /// By phase and worker; added at the end.
     accumulators: Vec<Vec<Accumulator>>,
+    /// Phases whose start the accumulators know.
+    framed: Vec<bool>,
+    slices: Option<Slices>,
     tags: Vec<PhaseTag>,
     files: Files,
     coalesced: u64,
@@ -139,6 +146,8 @@ impl Recorder {
                 .iter()
                 .map(|_| vec![Accumulator::new(&context); parts.queues.len()])
                 .collect(),
+            framed: vec![false; plan.phases.len()],
+            slices: None,
             tags: tags.collect(),
             calibration: Calibration::fit(&parts.clock, parts.start, Anchor::take(&parts.clock)),
             last_fit: parts.clock.now(),
@@ -186,6 +195,11 @@ impl Recorder {
         for index in 0..self.parts.queues.len() {
             while let Some(exchange) = self.parts.queues[index].pop() {
                 worked = true;
+                if accompanying {
+                    // Linux lets an idle thread that has slept finish its slice before an ordinary one that was put off the core
+                    // for it, though one that wakes up gets the core at once. Yielding ends the slice.
+                    std::thread::yield_now();
+                }
                 self.record(&exchange);
                 self.parts.queues[index].recycle(exchange);
                 self.refresh();
@@ -205,6 +219,8 @@ impl Recorder {
             .interpret(exchange, &self.calibration, keep_text);
         let values = request::values(&record, &self.context);
         let phase = usize::from(exchange.id.phase);
+        self.frame(phase);
+        self.count_beyond(phase + 1, &record, usize::from(exchange.id.worker));
         let tag = &self.tags[phase];
         let mut outcome = Ok(());
         if let Some(file) = &mut self.files.records {
@@ -245,9 +261,48 @@ impl Recorder {
                 self.streams += u64::from(!chunks.is_empty());
                 self.first_shared += u64::from(shared);
             }
+            if let Some(slices) = &mut self.slices {
+                slices.add(&record);
+            }
             let tokens = record.tokens.output_sequence_length().unwrap_or(0);
             live.output_tokens.fetch_add(tokens, Ordering::Relaxed);
             self.check_threshold(phase);
+        }
+    }
+
+    /// What arrived of a request of the phase before `next`, if that one began without waiting for it, arrived in its window.
+    fn count_beyond(&mut self, next: usize, record: &Record, worker: usize) {
+        let parts = &self.parts;
+        let follows = parts.plan.phases.get(next).is_some_and(|p| p.seamless);
+        if follows && parts.gate.started(next).is_some() {
+            self.frame(next);
+            self.accumulators[next][worker].add_arrived(record);
+            if let Some(slices) = &mut self.slices {
+                slices.add_arrived(record);
+            }
+        }
+    }
+
+    /// Once `phase` has begun: tells those who count when that was, and the slices when its first request was due.
+    fn frame(&mut self, phase: usize) {
+        if std::mem::replace(&mut self.framed[phase], true) {
+            return;
+        }
+        let parts = &self.parts;
+        let Some(start) = parts.gate.started(phase) else {
+            return;
+        };
+        let plan = &parts.plan.phases[phase];
+        let frame = PhaseFrame::of(plan, self.calibration.wall_ns(start));
+        for sums in &mut self.accumulators[phase] {
+            sums.frame(frame);
+        }
+        let slices = parts.plan.output.slices;
+        if let Some(slices) = slices.filter(|_| plan.kind == PhaseKind::Profiling) {
+            let due = first_due(plan, &parts.plan, parts.clock.rate(), start);
+            let origin_ns = self.calibration.wall_ns(due);
+            let new = Slices::new(&self.context, slices.attribution, slices.length, origin_ns);
+            self.slices = Some(new);
         }
     }
 
@@ -326,10 +381,21 @@ impl Recorder {
         let merged = self.accumulators.into_iter().map(|workers| {
             let mut sum = Accumulator::new(&self.context);
             workers.into_iter().for_each(|worker| sum.merge(worker));
+            if self.parts.gate.is_stopped() {
+                sum.stopped();
+            }
             sum
         });
+        let accumulators: Vec<Accumulator> = merged.collect();
+        let phases = self.parts.plan.phases.iter().zip(&accumulators);
+        let profiling = phases
+            .filter(|(phase, _)| phase.kind == PhaseKind::Profiling)
+            .map(|(_, sum)| sum)
+            .next();
+        let slices = self.slices.take().zip(profiling);
         Recorded {
-            accumulators: merged.collect(),
+            slices: slices.map(|(slices, whole)| slices.finish(whole)),
+            accumulators,
             files,
             aborted: self.aborted,
             coalesced: self.coalesced,
@@ -338,5 +404,20 @@ impl Recorder {
             first_shared: self.first_shared,
             write_error: self.write_error,
         }
+    }
+}
+
+/// When the first request of a phase begun at `start` is due, on any worker.
+fn first_due(phase: &PhasePlan, plan: &Plan, rate: Rate, start: Tick) -> Tick {
+    if phase.arrivals == Arrivals::FixedSchedule {
+        // The schedule's zero, from which a trace's times count.
+        return start;
+    }
+    let all = Shard { index: 0, count: 1 };
+    let seed = plan.random_seed.unwrap_or(0);
+    match Schedule::new(phase, seed, all, rate, start).next(start) {
+        Verdict::Send(intent) => intent.due,
+        Verdict::WaitUntil(due) => due,
+        Verdict::NeedTurns { .. } | Verdict::WaitForSlot | Verdict::Done => start,
     }
 }

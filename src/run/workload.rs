@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::clock::Nanos;
 use crate::config::Plan;
 use crate::dataset::{ContextMode, Corpus, Sampler};
-use crate::endpoint::{Bodies, HeaderTemplate, Reply, render};
+use crate::endpoint::{Bodies, HeaderTemplate, Reply, render, shows_content};
 use crate::engine::Workload;
 use crate::record::{Exchange, reply_of};
 use crate::schedule::Timeline;
@@ -32,36 +32,28 @@ pub(super) struct Material {
 /// One worker's workload.
 pub(super) struct CorpusWorkload {
     material: Arc<Material>,
-    /// One for each phase: a phase goes on where the one before it stopped, as far as its length is known.
-    samplers: Vec<Sampler>,
+    sampler: Sampler,
 }
 
 impl CorpusWorkload {
     /// A workload over `material`.
     pub(super) fn new(material: &Arc<Material>) -> CorpusWorkload {
-        let plan = &material.plan;
-        let mut offset = 0;
-        let mut samplers = Vec::with_capacity(plan.phases.len());
-        for phase in &plan.phases {
-            let count = material.corpus.conversations.len();
-            samplers.push(Sampler::new(
-                plan.dataset.sampling,
-                count,
-                material.seed,
-                offset,
-            ));
-            offset += phase.stop.sessions.or(phase.stop.requests).unwrap_or(0);
-        }
+        let count = material.corpus.conversations.len();
+        let sampling = material.plan.dataset.sampling;
         CorpusWorkload {
+            sampler: Sampler::new(sampling, count, material.seed, 0),
             material: Arc::clone(material),
-            samplers,
         }
     }
 }
 
 impl Workload for CorpusWorkload {
-    fn pick(&mut self, phase: usize, session: u64) -> u32 {
-        self.samplers[phase].pick(session)
+    fn go_on(&mut self, _phase: usize, used: u64) {
+        self.sampler.go_on(used);
+    }
+
+    fn pick(&mut self, _phase: usize, session: u64) -> u32 {
+        self.sampler.pick(session)
     }
 
     fn turn_count(&self, conversation: u32) -> u32 {
@@ -112,6 +104,10 @@ impl Workload for CorpusWorkload {
 
     fn reply(&self, exchange: &Exchange) -> Option<Reply> {
         reply_of(self.material.plan.endpoint.kind, exchange)
+    }
+
+    fn shows_content(&self, data: &[u8]) -> bool {
+        shows_content(self.material.plan.endpoint.kind, data)
     }
 
     fn write_head(

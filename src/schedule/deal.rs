@@ -21,16 +21,37 @@ pub(super) struct Deal {
 }
 
 impl Deal {
-    /// Numbers in proportion to slots.
-    pub(super) fn by_slots(shard: Shard, concurrency: u64) -> Deal {
-        Deal::new(concurrency.max(1), shard.count as u64, shard.index as u64)
+    /// Numbers in proportion to slots. Workers without a prefill slot, where those are limited, are left out.
+    pub(super) fn by_slots(shard: Shard, concurrency: u64, prefill: Option<u64>) -> Deal {
+        let useful = useful_workers(shard, Some(concurrency), prefill);
+        Deal::new(concurrency.max(1), useful, shard.index as u64)
     }
 
-    /// Numbers in turn. Workers without a slot are left out, so that no arrival falls to one that can never send it.
-    pub(super) fn by_arrivals(shard: Shard, concurrency: Option<u64>) -> Deal {
-        let workers = shard.count as u64;
-        let useful = concurrency.map_or(workers, |most| most.clamp(1, workers));
+    /// Numbers in turn. Workers without a slot, or without a prefill slot, are left out, so that no arrival falls to one that can
+    /// never send it.
+    pub(super) fn by_arrivals(
+        shard: Shard,
+        concurrency: Option<u64>,
+        prefill: Option<u64>,
+    ) -> Deal {
+        let useful = useful_workers(shard, concurrency, prefill);
         Deal::new(useful, useful, shard.index as u64)
+    }
+
+    /// Numbers by the lanes of users, which are dealt like slots; as above, workers without a slot are left out.
+    pub(super) fn by_users(
+        shard: Shard,
+        users: u64,
+        concurrency: Option<u64>,
+        prefill: Option<u64>,
+    ) -> Deal {
+        let useful = useful_workers(shard, concurrency, prefill).min(users);
+        Deal::new(users, useful, shard.index as u64)
+    }
+
+    /// Number `number` is this worker's.
+    pub(super) fn owns(self, number: u64) -> bool {
+        number % self.cycle % self.stride == self.index
     }
 
     fn new(cycle: u64, stride: u64, index: u64) -> Deal {
@@ -46,6 +67,11 @@ impl Deal {
     /// Places of this worker.
     pub(super) fn places(self) -> u64 {
         self.places
+    }
+
+    /// Workers that own places: slot n belongs to worker n mod this.
+    pub(super) fn stride(self) -> u64 {
+        self.stride
     }
 
     /// Places of all workers.
@@ -64,6 +90,12 @@ impl Deal {
         debug_assert!(self.places > 0, "a worker without a place has no number");
         nth / self.places * self.cycle + self.index + nth % self.places * self.stride
     }
+}
+
+/// Workers that get something to do: each has a slot of every kind that is limited.
+fn useful_workers(shard: Shard, concurrency: Option<u64>, prefill: Option<u64>) -> u64 {
+    let limits = concurrency.into_iter().chain(prefill);
+    limits.fold(shard.count as u64, u64::min).max(1)
 }
 
 /// How many of `0..total` leave `index` when divided by `stride`; 0 for an index that is no remainder.

@@ -4,18 +4,28 @@
 //! Never: a clock, I/O, or a due time of an arrival that depends on when an earlier request was really sent.
 
 mod arrivals;
+mod cancellation;
 mod deal;
+mod handover;
+mod late;
 mod replay;
+mod rotation;
+mod slots;
+mod users;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::PhasePlan;
+use crate::config::{self, PhasePlan};
 use arrivals::Arrivals;
+pub use cancellation::CancellationDraw;
 use deal::Deal;
 use replay::Replay;
 pub use replay::Timeline;
+pub use rotation::url_order;
+use slots::{Opening, Slots};
+pub use users::Course;
+use users::Users;
 
 /// One phase on one worker.
 ///
@@ -24,17 +34,21 @@ pub use replay::Timeline;
 /// that a slow server shows as lateness and not as a lower rate.
 ///
 /// Slots, sessions and requests are dealt out for good at the start: shares sum exactly to the plan's numbers, and no worker
-/// ever asks another. A worker without a slot sends nothing.
+/// ever asks another. A worker without a slot sends nothing. Where there are fewer prefill slots than workers, only as many workers
+/// as there are prefill slots take part, so that each of them has one: a worker with sessions and no prefill slot would starve.
 ///
 /// ```
 /// use tokenring::clock::{Nanos, Rate, Tick};
-/// use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+/// use tokenring::config::{Arrivals, LatePolicy, PhaseKind, PhasePlan, SlotPlan, StopRule};
 /// use tokenring::schedule::{Intent, IntentKind, Schedule, Shard, Verdict};
 ///
 /// let plan = PhasePlan {
 ///     kind: PhaseKind::Profiling,
+///     seamless: false,
 ///     arrivals: Arrivals::Constant { rate: 1_000.0 },
 ///     concurrency: None,
+///     slots: SlotPlan::default(),
+///     late: LatePolicy::default(),
 ///     stop: StopRule { requests: Some(1), ..StopRule::default() },
 ///     grace: None,
 /// };
@@ -43,7 +57,7 @@ pub use replay::Timeline;
 /// let due = Tick(1_000_000);
 /// assert_eq!(schedule.next(Tick(0)), Verdict::WaitUntil(due));
 /// let kind = IntentKind::Start { session: 0 };
-/// assert_eq!(schedule.next(due), Verdict::Send(Intent { due, kind }));
+/// assert_eq!(schedule.next(due), Verdict::Send(Intent { due, slot: due, kind }));
 /// assert_eq!(schedule.next_request_number(), 0);
 /// assert_eq!(schedule.next(due), Verdict::Done);
 /// ```
@@ -51,8 +65,10 @@ pub use replay::Timeline;
 pub struct Schedule {
     deal: Deal,
     pace: Pace,
-    /// Most sessions open at once on this worker.
-    slots: Option<u64>,
+    /// What limits the sessions open at once on this worker.
+    slots: Option<Slots>,
+    /// What limits its requests without a first content; every turn takes one.
+    prefill: Option<Slots>,
     /// This worker's share of the request stop.
     request_limit: Option<u64>,
     /// This worker's share of the session stop.
@@ -60,26 +76,31 @@ pub struct Schedule {
     deadline: Option<Tick>,
     grace_end: Option<Tick>,
     halted: bool,
+    /// How late, in ticks, an arrival may be sent; later ones are left out.
+    latest: Option<u64>,
+    /// Arrivals left out.
+    skipped: u64,
     /// Verdicts that said `Send`.
     issued: u64,
     /// Numbers given out; never more than `issued`.
     numbered: u64,
     started: u64,
     open: u64,
+    /// Of the session that started last, with users.
+    course: Option<Course>,
 }
 
 /// What makes a request due.
 #[derive(Clone, Debug)]
 enum Pace {
-    /// A free slot, or a turn whose think time is over; both oldest first. Never longer than the number of slots.
-    Slots {
-        free: VecDeque<Tick>,
-        ready: VecDeque<Tick>,
-    },
+    /// A free slot, or a turn whose think time is over: those, oldest first, never more than slots.
+    Slots { ready: VecDeque<Tick> },
     /// An arrival. It takes a ready turn before it starts a session.
     Arrivals { arrivals: Arrivals, ready: u64 },
     /// A trace's own times.
     Replay(Replay),
+    /// A user's time to speak.
+    Users(Box<Users>),
 }
 
 /// Which part of the load a worker carries. `index` and `count` run over all workers of a run.
@@ -100,6 +121,12 @@ pub enum Verdict {
     WaitUntil(Tick),
     /// Nothing can be sent before an open session ends or has a turn ready; ask again then, and at the deadline.
     WaitForSlot,
+    /// Say with [`Schedule::tell_turns`] how many turns this session has, and ask again. Only with users, whose sessions follow one
+    /// another; the session may be another worker's.
+    NeedTurns {
+        /// Number of the session within its phase, from 0.
+        session: u64,
+    },
     /// Nothing further will be sent in this phase.
     Done,
 }
@@ -109,6 +136,8 @@ pub enum Verdict {
 pub struct Intent {
     /// Intended send time.
     pub due: Tick,
+    /// Since when it could be sent: when it was due, or when the last of the slots that it takes came free.
+    pub slot: Tick,
     /// What it is.
     pub kind: IntentKind,
 }
@@ -136,6 +165,8 @@ pub struct Counts {
     pub sent_requests: u64,
     /// Sessions started and not ended: slots taken.
     pub open_sessions: u64,
+    /// Arrivals left out because they were late.
+    pub skipped: u64,
 }
 
 impl Schedule {
@@ -146,50 +177,36 @@ impl Schedule {
     /// A fixed schedule has times of its own: see [`Schedule::replay`].
     #[must_use]
     pub fn new(phase: &PhasePlan, seed: u64, shard: Shard, rate: Rate, start: Tick) -> Schedule {
-        let concurrency = phase.concurrency.map(|most| most as u64);
-        let by_arrivals = Deal::by_arrivals(shard, concurrency);
+        let mut concurrency = phase.concurrency.map(|most| most as u64);
+        let prefill = phase.slots.prefill.map(|most| most as u64);
+        let by_arrivals = Deal::by_arrivals(shard, concurrency, prefill);
         let place = (shard.index as u64, by_arrivals.cycle());
-        let (deal, pace, slots) = match Arrivals::new(phase.arrivals, seed, place, rate, start) {
-            Some(arrivals) => {
-                let slots = concurrency
-                    .map(|most| deal::share_of(most, shard.count as u64, shard.index as u64));
-                (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }, slots)
+        let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
+        let (deal, pace) = match &phase.arrivals {
+            config::Arrivals::Users(plan) => {
+                let deal = Deal::by_users(shard, u64::from(plan.users), concurrency, prefill);
+                let users = Users::new(*plan, deal, phase.stop, (rate, start, deadline));
+                (deal, Pace::Users(Box::new(users)))
             }
-            None => {
-                let deal = Deal::by_slots(shard, concurrency.unwrap_or(1));
-                (deal, Pace::slots(deal.places(), start), Some(deal.places()))
-            }
+            _ => match Arrivals::new(phase, seed, place, rate, start) {
+                Some(arrivals) => (by_arrivals, Pace::Arrivals { arrivals, ready: 0 }),
+                None => {
+                    let most = *concurrency.get_or_insert(1);
+                    let deal = Deal::by_slots(shard, most, prefill);
+                    let ready =
+                        VecDeque::with_capacity(usize::try_from(deal.places()).unwrap_or(0));
+                    (deal, Pace::Slots { ready })
+                }
+            },
         };
-        Schedule::build(phase, shard, (rate, start), (deal, pace, slots))
-    }
-
-    /// The part of `timeline` that falls to `shard`: worker i of n has the sessions i, i + n, ... of it, so that all together begin
-    /// what one worker alone would, at the same times. Every session is played once, to its end; the phase's concurrency is a cap.
-    #[must_use]
-    pub fn replay(
-        phase: &PhasePlan,
-        timeline: &Arc<Timeline>,
-        shard: Shard,
-        rate: Rate,
-        start: Tick,
-    ) -> Schedule {
-        let concurrency = phase.concurrency.map(|most| most as u64);
-        let deal = Deal::by_arrivals(shard, concurrency);
-        let slots =
-            concurrency.map(|most| deal::share_of(most, shard.count as u64, shard.index as u64));
-        let pace = Pace::Replay(Replay::new(timeline, rate, start));
-        let mut schedule = Schedule::build(phase, shard, (rate, start), (deal, pace, slots));
-        let sessions = deal.share(timeline.len() as u64);
-        let asked = schedule.session_limit.unwrap_or(sessions);
-        schedule.session_limit = Some(asked.min(sessions));
-        schedule
+        Schedule::build(phase, shard, (rate, start), (deal, pace, concurrency))
     }
 
     fn build(
         phase: &PhasePlan,
         shard: Shard,
         (rate, start): (Rate, Tick),
-        (deal, pace, slots): (Deal, Pace, Option<u64>),
+        (deal, pace, concurrency): (Deal, Pace, Option<u64>),
     ) -> Schedule {
         assert!(
             shard.index < shard.count,
@@ -197,11 +214,26 @@ impl Schedule {
             shard.index,
             shard.count
         );
+        let prefill = phase.slots.prefill.map(|most| most as u64);
         let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
+        let slots = |total: u64, ramp: Option<Nanos>| {
+            let opening = Opening {
+                total,
+                stride: deal.stride(),
+                index: shard.index as u64,
+                start,
+                length: ramp.map_or(0, |length| rate.ticks(length)),
+            };
+            Slots::new(
+                deal::share_of(total, opening.stride, opening.index),
+                opening,
+            )
+        };
         Schedule {
             deal,
             pace,
-            slots,
+            slots: concurrency.map(|most| slots(most, phase.slots.concurrency_ramp)),
+            prefill: prefill.map(|most| slots(most, phase.slots.prefill_ramp)),
             request_limit: phase.stop.requests.map(|total| deal.share(total)),
             session_limit: phase.stop.sessions.map(|total| deal.share(total)),
             deadline,
@@ -209,61 +241,87 @@ impl Schedule {
                 .zip(phase.grace)
                 .map(|(end, grace)| end.plus(rate.ticks(grace))),
             halted: false,
+            latest: late::latest(phase, rate),
+            skipped: 0,
             issued: 0,
             numbered: 0,
             started: 0,
             open: 0,
+            course: None,
+        }
+    }
+
+    /// Workers, from the first on, that have a slot of every kind that `phase` limits; the others send nothing.
+    #[must_use]
+    pub fn stride(phase: &PhasePlan, shard: Shard) -> u64 {
+        let closed = phase.arrivals == config::Arrivals::ClosedLoop;
+        let concurrency = phase.concurrency.or(closed.then_some(1));
+        let limits = [concurrency, phase.slots.prefill];
+        let [concurrency, prefill] = limits.map(|most| most.map(|most| most as u64));
+        match &phase.arrivals {
+            config::Arrivals::Users(plan) => {
+                Deal::by_users(shard, u64::from(plan.users), concurrency, prefill).stride()
+            }
+            _ => Deal::by_arrivals(shard, concurrency, prefill).stride(),
         }
     }
 
     /// What to do at `now`. `Send` takes the intent out of the schedule: send it and ask for its number.
     pub fn next(&mut self, now: Tick) -> Verdict {
+        self.skip_late(now);
         if self.is_over(now) {
             return Verdict::Done;
         }
         let may_start = !self.sessions_used_up();
-        let has_slot = self.slots.is_none_or(|slots| self.open < slots);
+        let slot_free = free_at(self.slots.as_ref());
+        let prefill_free = free_at(self.prefill.as_ref());
         let open = self.open;
-        // A worker that was dealt no place has no number to ask for, and is over before this.
-        let session = may_start.then(|| self.deal.number(self.started));
         let verdict = match &mut self.pace {
-            Pace::Slots { free, ready } => {
-                let (queue, starts) = if ready.is_empty() && may_start {
-                    (free, true)
-                } else {
-                    (ready, false)
+            Pace::Users(users) => {
+                let next = match wait_for(prefill_free, now) {
+                    Ok(_) => users.next(now, slot_free <= now),
+                    Err(wait) => Err(wait),
                 };
-                pull(queue, now).map(|due| (due, starts))
+                return self.speak(next, now, slot_free);
+            }
+            Pace::Slots { ready } => {
+                let (slot, starts) = match ready.front() {
+                    Some(&ready) => (ready, false),
+                    None if may_start => (slot_free, true),
+                    None => (Tick::NEVER, false),
+                };
+                // Due when the last of what it needs came free: nothing was meant to be sent before.
+                wait_for(slot.max(prefill_free), now).map(|due| {
+                    if !starts {
+                        ready.pop_front();
+                    }
+                    (due, starts)
+                })
             }
             Pace::Arrivals { arrivals, ready } => {
                 let starts = *ready == 0;
                 let due = arrivals.due();
+                let slot = if starts { slot_free } else { Tick(0) };
                 if self.deadline.is_some_and(|deadline| due >= deadline) {
                     Err(Verdict::Done)
                 } else if starts && !may_start {
                     Err(Verdict::WaitForSlot)
                 } else if due > now {
                     Err(Verdict::WaitUntil(due))
-                } else if starts && !has_slot {
-                    Err(Verdict::WaitForSlot)
                 } else {
-                    *ready -= u64::from(!starts);
-                    arrivals.advance();
-                    Ok((due, starts))
+                    wait_for(slot.max(prefill_free), now).map(|_| {
+                        *ready -= u64::from(!starts);
+                        arrivals.advance();
+                        (due, starts)
+                    })
                 }
             }
             Pace::Replay(replay) => {
-                // Past the deadline nothing begins any more, but an open session may still have a turn before it.
-                let begins = session.and_then(|session| replay.begins(session));
-                let late = begins
-                    .zip(self.deadline)
-                    .is_some_and(|(due, end)| due >= end);
-                pull_replay(replay, session.filter(|_| !late), has_slot, now).map_err(|verdict| {
-                    match verdict {
-                        Verdict::WaitForSlot if late && open == 0 => Verdict::Done,
-                        other => other,
-                    }
-                })
+                let session = may_start.then(|| self.deal.number(self.started));
+                match replay.pull(session, self.deadline, (slot_free, prefill_free), now) {
+                    Err(Verdict::Done) if open > 0 => Err(Verdict::WaitForSlot),
+                    pulled => pulled,
+                }
             }
         };
         match verdict {
@@ -279,7 +337,8 @@ impl Schedule {
     pub fn turn_ready(&mut self, at: Tick) {
         let used_up = self.sessions_used_up();
         match &mut self.pace {
-            Pace::Slots { ready, .. } => ready.push_back(at),
+            Pace::Users(users) => users.turn_ready(at),
+            Pace::Slots { ready } => ready.push_back(at),
             Pace::Arrivals { arrivals, ready } => {
                 // Once all sessions have started, arrivals that pass while every session thinks or waits for its reply have
                 // nothing to send. They are no backlog: the turn takes the first arrival after it was ready.
@@ -300,9 +359,23 @@ impl Schedule {
     pub fn session_ended(&mut self, now: Tick) {
         assert!(self.open > 0, "a session ended that was not open");
         self.open -= 1;
-        if let Pace::Slots { free, .. } = &mut self.pace {
-            free.push_back(now);
+        if let Some(slots) = &mut self.slots {
+            slots.give_back(now);
         }
+    }
+
+    /// A request had its first content, or ended without any, at `at`: its prefill slot is free since then. Once for each `Send`;
+    /// without a limit on prefill it does nothing.
+    pub fn prefill_ended(&mut self, at: Tick) {
+        if let Some(slots) = &mut self.prefill {
+            slots.give_back(at);
+        }
+    }
+
+    /// Whether the requests of this phase hold prefill slots.
+    #[must_use]
+    pub fn limits_prefill(&self) -> bool {
+        self.prefill.is_some()
     }
 
     /// Number, over all workers of the phase and from 0, of the request that the last `Send` asked for. Call it once for each.
@@ -314,25 +387,6 @@ impl Schedule {
         let number = self.deal.number(self.numbered);
         self.numbered += 1;
         number
-    }
-
-    /// The conversation that `session` plays, where the schedule says it: in a replay.
-    #[must_use]
-    pub fn conversation(&self, session: u64) -> Option<u32> {
-        match &self.pace {
-            Pace::Replay(replay) => replay.conversation(session),
-            Pace::Slots { .. } | Pace::Arrivals { .. } => None,
-        }
-    }
-
-    /// The tick of a later turn's own time, `after` the phase's start, where such times are followed: in a replay. It may be past:
-    /// the turn is then late from the beginning, and says so.
-    #[must_use]
-    pub fn own_time(&self, after: Nanos) -> Option<Tick> {
-        match &self.pace {
-            Pace::Replay(replay) => Some(replay.at(after)),
-            Pace::Slots { .. } | Pace::Arrivals { .. } => None,
-        }
     }
 
     /// Nothing further is to be sent: interrupt or abort.
@@ -360,39 +414,22 @@ impl Schedule {
             started_sessions: self.started,
             sent_requests: self.issued,
             open_sessions: self.open,
+            skipped: self.skipped,
         }
-    }
-
-    /// Arrivals that were due before `until` (and the deadline) and stayed unsent, within the request and session stops: what a
-    /// rate promised and slots did not allow. 0 in the closed loop. Walks over them, so it is for the end of a phase.
-    #[must_use]
-    pub fn unsent_arrivals(&self, until: Tick) -> u64 {
-        let Pace::Arrivals { arrivals, .. } = &self.pace else {
-            return 0;
-        };
-        if self.deal.places() == 0 {
-            return 0;
-        }
-        let requests_left = self.request_limit.map(|most| most - self.issued);
-        let sessions_left = self.session_limit.map(|most| most - self.started);
-        let most = requests_left
-            .into_iter()
-            .chain(sessions_left)
-            .min()
-            .unwrap_or(u64::MAX);
-        let until = self.deadline.map_or(until, |end| end.min(until));
-        let mut arrivals = arrivals.clone();
-        let mut count = 0;
-        while count < most && arrivals.due() < until {
-            arrivals.advance();
-            count += 1;
-        }
-        count
     }
 
     fn issue(&mut self, due: Tick, starts: bool) -> Intent {
         self.issued += 1;
+        let mut slot = due;
+        if let Some(slots) = &mut self.prefill {
+            slot = slot.max(slots.free_at());
+            slots.take();
+        }
         let kind = if starts {
+            if let Some(slots) = &mut self.slots {
+                slot = slot.max(slots.free_at());
+                slots.take();
+            }
             let session = self.deal.number(self.started);
             self.started += 1;
             self.open += 1;
@@ -400,68 +437,46 @@ impl Schedule {
         } else {
             IntentKind::Continue
         };
-        Intent { due, kind }
+        Intent { due, slot, kind }
     }
 
     /// No stop rule lets another request go, whatever becomes ready.
     fn is_over(&self, now: Tick) -> bool {
         self.halted
             || self.deal.places() == 0
-            || self.request_limit.is_some_and(|most| self.issued >= most)
+            || self
+                .request_limit
+                .is_some_and(|most| self.issued + self.skipped >= most)
             || self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
     fn sessions_used_up(&self) -> bool {
+        if let Pace::Users(users) = &self.pace {
+            return users.is_over();
+        }
         self.session_limit.is_some_and(|most| self.started >= most)
     }
 
     fn ready_count(&self) -> u64 {
         match &self.pace {
-            Pace::Slots { ready, .. } => ready.len() as u64,
+            Pace::Slots { ready } => ready.len() as u64,
             Pace::Arrivals { ready, .. } => *ready,
             Pace::Replay(replay) => replay.ready_count(),
+            Pace::Users(users) => users.ready_count(),
         }
     }
 }
 
-impl Pace {
-    /// `count` slots, free since `start`.
-    fn slots(count: u64, start: Tick) -> Pace {
-        let free: VecDeque<Tick> = (0..count).map(|_| start).collect();
-        let ready = VecDeque::with_capacity(free.len());
-        Pace::Slots { free, ready }
-    }
+/// Since or from when one of `slots` is free; always where nothing limits.
+fn free_at(slots: Option<&Slots>) -> Tick {
+    slots.map_or(Tick(0), Slots::free_at)
 }
 
-/// Takes what is due first: a ready turn, or the beginning of `session` if there is a slot for it.
-fn pull_replay(
-    replay: &mut Replay,
-    session: Option<u64>,
-    has_slot: bool,
-    now: Tick,
-) -> Result<(Tick, bool), Verdict> {
-    match replay.first(session) {
-        None => Err(Verdict::WaitForSlot),
-        Some((due, _)) if due > now => Err(Verdict::WaitUntil(due)),
-        Some((due, true)) if has_slot => Ok((due, true)),
-        // A beginning that waits for a slot must not hold up the turns that will free one.
-        Some((_, true)) if replay.turn().is_none() => Err(Verdict::WaitForSlot),
-        Some((due, _)) => {
-            let due = replay.turn().unwrap_or(due);
-            replay.take_turn();
-            Ok((due, false))
-        }
-    }
-}
-
-/// Takes the oldest of `queue` if it is not after `now`.
-fn pull(queue: &mut VecDeque<Tick>, now: Tick) -> Result<Tick, Verdict> {
-    match queue.front() {
-        None => Err(Verdict::WaitForSlot),
-        Some(&due) if due > now => Err(Verdict::WaitUntil(due)),
-        Some(&due) => {
-            queue.pop_front();
-            Ok(due)
-        }
+/// `at`, once it has come.
+fn wait_for(at: Tick, now: Tick) -> Result<Tick, Verdict> {
+    match at {
+        Tick::NEVER => Err(Verdict::WaitForSlot),
+        due if due > now => Err(Verdict::WaitUntil(due)),
+        due => Ok(due),
     }
 }

@@ -6,7 +6,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::deal::Deal;
+use super::{Pace, Schedule, Shard, Verdict, wait_for};
 use crate::clock::{Nanos, Rate, Tick};
+use crate::config::PhasePlan;
 
 /// When each conversation of a trace begins, in the order in which they begin; shared by all workers.
 ///
@@ -90,26 +93,40 @@ impl Replay {
         }
     }
 
-    /// What is due first: a turn that is ready, or the beginning of `session`, and whether it is the latter. `None` when there is
-    /// neither. Of equal times the turn goes first, since its session holds a slot already.
-    pub(super) fn first(&self, session: Option<u64>) -> Option<(Tick, bool)> {
+    /// What can be sent first at `now`: a turn that is ready, or the beginning of `session`, and whether it is the latter. Of two that
+    /// can, the one due earlier; of equal ones the turn, since its session holds a slot already. A beginning that waits for a slot
+    /// does not hold up the turns that will free one. [`Verdict::Done`] when there is neither.
+    pub(super) fn pull(
+        &mut self,
+        session: Option<u64>,
+        deadline: Option<Tick>,
+        (slot_free, prefill_free): (Tick, Tick),
+        now: Tick,
+    ) -> Result<(Tick, bool), Verdict> {
         let begins = session.and_then(|session| self.begins(session));
+        // Past the deadline nothing begins any more.
+        let begins = begins.filter(|&due| deadline.is_none_or(|end| due < end));
         let turn = self.ready.front().copied();
-        match (turn, begins) {
-            (Some(turn), Some(begins)) if begins < turn => Some((begins, true)),
-            (Some(turn), _) => Some((turn, false)),
-            (None, begins) => begins.map(|due| (due, true)),
+        let turn_from = turn.map_or(Tick::NEVER, |due| due.max(prefill_free));
+        let begins_from = begins.map_or(Tick::NEVER, |due| due.max(slot_free).max(prefill_free));
+        let (due, starts) = match (turn, begins) {
+            (None, None) => return Err(Verdict::Done),
+            (Some(turn), None) => (turn, false),
+            (None, Some(begins)) => (begins, true),
+            (Some(turn), Some(begins)) => {
+                let starts = if turn_from <= now && begins_from <= now {
+                    begins < turn
+                } else {
+                    begins_from < turn_from
+                };
+                (if starts { begins } else { turn }, starts)
+            }
+        };
+        wait_for(if starts { begins_from } else { turn_from }, now)?;
+        if !starts {
+            self.ready.pop_front();
         }
-    }
-
-    /// The turn that is ready longest.
-    pub(super) fn turn(&self) -> Option<Tick> {
-        self.ready.front().copied()
-    }
-
-    /// It is sent.
-    pub(super) fn take_turn(&mut self) {
-        self.ready.pop_front();
+        Ok((due, starts))
     }
 
     /// A turn that is due at `due` may be sent.
@@ -122,7 +139,7 @@ impl Replay {
         self.ready.len() as u64
     }
 
-    /// When `session` begins.
+    /// When `session` begins; none that the trace does not have.
     pub(super) fn begins(&self, session: u64) -> Option<Tick> {
         let at = usize::try_from(session).ok()?;
         self.timeline
@@ -132,12 +149,49 @@ impl Replay {
     }
 
     /// `after` the phase's start.
-    pub(super) fn at(&self, after: Nanos) -> Tick {
+    fn at(&self, after: Nanos) -> Tick {
         self.start.plus(self.clock.ticks(after))
     }
+}
 
-    /// The conversation of `session`.
-    pub(super) fn conversation(&self, session: u64) -> Option<u32> {
-        self.timeline.conversation(session)
+impl Schedule {
+    /// The part of `timeline` that falls to `shard`: worker i of n has the sessions i, i + n, ... of it, so that all together begin
+    /// what one worker alone would, at the same times. Every session is played once, to its end; the phase's concurrency is a cap.
+    #[must_use]
+    pub fn replay(
+        phase: &PhasePlan,
+        timeline: &Arc<Timeline>,
+        shard: Shard,
+        rate: Rate,
+        start: Tick,
+    ) -> Schedule {
+        let concurrency = phase.concurrency.map(|most| most as u64);
+        let prefill = phase.slots.prefill.map(|most| most as u64);
+        let deal = Deal::by_arrivals(shard, concurrency, prefill);
+        let pace = Pace::Replay(Replay::new(timeline, rate, start));
+        let mut schedule = Schedule::build(phase, shard, (rate, start), (deal, pace, concurrency));
+        let sessions = deal.share(timeline.len() as u64);
+        let asked = schedule.session_limit.unwrap_or(sessions);
+        schedule.session_limit = Some(asked.min(sessions));
+        schedule
+    }
+
+    /// The conversation that `session` plays, where the schedule says it: in a replay.
+    #[must_use]
+    pub fn conversation(&self, session: u64) -> Option<u32> {
+        match &self.pace {
+            Pace::Replay(replay) => replay.timeline.conversation(session),
+            Pace::Slots { .. } | Pace::Arrivals { .. } | Pace::Users(_) => None,
+        }
+    }
+
+    /// The tick of a later turn's own time, `after` the phase's start, where such times are followed: in a replay. It may be past:
+    /// the turn is then late from the beginning, and says so.
+    #[must_use]
+    pub fn own_time(&self, after: Nanos) -> Option<Tick> {
+        match &self.pace {
+            Pace::Replay(replay) => Some(replay.at(after)),
+            Pace::Slots { .. } | Pace::Arrivals { .. } | Pace::Users(_) => None,
+        }
     }
 }

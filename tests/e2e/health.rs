@@ -99,6 +99,30 @@ fn rivals_on_its_core_make_a_worker_untrusted() {
     }
 }
 
+/// A worker with little to do gets its core back from one rival whenever it wants it, so that no wait need show.
+#[test]
+fn a_rival_that_gives_way_is_told_as_well() {
+    let core = core_affinity::get_core_ids().unwrap()[0];
+    let mock = Mock::start("--ttft 0 --itl 0 --tokens 5");
+    let rivals = Rivals::on(core, 1);
+    let run = Tool::profile(&format!(
+        "--model m --url {} --tokenizer builtin --isl 16 --osl 5 --streaming --ui-type none --request-rate 20 \
+         --benchmark-duration 1 --require-trusted --cpus {}",
+        mock.url, core.id
+    ))
+    .run();
+    drop(rivals);
+    let found = reasons(&run);
+    let rival = ("untrusted".to_owned(), "rival".to_owned());
+    assert!(found.contains(&rival), "{found:?}\n{run}");
+    assert_eq!(run.code, Some(3), "{found:?}\n{run}");
+    let told = format!("% of core {}, which is a worker's", core.id);
+    assert!(run.stdout.contains(&told), "{run}");
+    let rivals = &run.summary()["client_health"]["rivals"];
+    assert_eq!(rivals[0]["cpu"], core.id, "{rivals}");
+    assert!(rivals[0]["share"].as_f64().unwrap() >= 0.3, "{rivals}");
+}
+
 #[test]
 fn the_exit_code_says_what_the_verdict_is() {
     let core = core_affinity::get_core_ids().unwrap()[0];

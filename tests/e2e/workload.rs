@@ -163,6 +163,147 @@ fn urls_are_taken_in_turn() {
 }
 
 #[test]
+fn urls_are_taken_by_weight() {
+    let servers = [(); 2].map(|()| Server::start(Script::always("words alpha beta")));
+    let run = run(
+        &servers[0].url(),
+        &format!(
+            "--url {} --url-strategy weighted --url-weights 3,1 --isl 16 --workers-max 2 --concurrency 3 \
+             --conversation-num 8 --conversation-turn-mean 2",
+            servers[1].url()
+        ),
+    );
+    assert_eq!(run.counts(), [16, 16, 0, 0], "{run}");
+    let seen = servers.each_ref().map(|server| server.log().load().len());
+    assert_eq!(seen, [12, 4]);
+}
+
+/// Users speak at their times, and are called by their numbers.
+#[test]
+fn users_share_a_rate() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let run = run(
+        &server.url(),
+        "--isl 16 --user-centric-rate 50 --num-users 4 --conversation-turn-mean 3 --conversation-turn-delay-mean 5000 \
+         --request-count 24 --workers-max 2",
+    );
+    assert_eq!(run.counts(), [24, 24, 0, 0], "{run}");
+    for (number, due) in (0..).zip(dues(&run)) {
+        assert!(
+            (due - number * 20_000_000).abs() < 20_000,
+            "{number}: {due}"
+        );
+    }
+    // Four users of three turns, with two gaps: ages 0 to 3 have 3, 1, 1 and 2 turns left; users and gaps share the factor 2, so the
+    // seats are a step of 3 apart.
+    let mut turns: Vec<(i64, String, i64)> = run
+        .records("profiling")
+        .iter()
+        .map(|record| {
+            let metadata = &record["metadata"];
+            let number = |key: &str| metadata[key].as_i64().unwrap();
+            let user = metadata["x_correlation_id"].as_str().unwrap().to_owned();
+            (number("session_num"), user, number("turn_index"))
+        })
+        .collect();
+    turns.sort();
+    let expected = [
+        "5 0", "2 0", "3 0", "4 0", "5 1", "6 0", "7 0", "4 1", "5 2", "6 1", "7 1", "8 0",
+    ];
+    for (turn, expected) in turns.iter().zip(expected) {
+        assert_eq!(format!("{} {}", turn.1, turn.2), expected, "{turns:?}");
+    }
+    let mut names: Vec<String> = turns.into_iter().map(|turn| turn.1).collect();
+    let log = server.log();
+    let seen = log.load().into_iter();
+    let mut sent: Vec<String> = seen
+        .map(|seen| seen.header("x-correlation-id").unwrap().to_owned())
+        .collect();
+    names.sort();
+    sent.sort();
+    assert_eq!(sent, names);
+}
+
+/// Cuts on purpose are AIPerf's error records, with what had arrived beside them.
+#[test]
+fn cuts_on_purpose_are_errors_of_their_own() {
+    let server = Server::start(Script::always("part alpha beta gamma; stall"));
+    let run = run(
+        &server.url(),
+        "--isl 16 --request-count 12 --concurrency 4 --workers-max 2 --warmup-request-count 2 --request-timeout-seconds 1 \
+         --request-cancellation-rate 50 --request-cancellation-delay 0.3 --random-seed 3 --export-level raw --export-http-trace",
+    );
+    let [sent, good, failed, cut] = run.counts();
+    assert_eq!((sent, good, failed + cut), (12, 0, 12), "{run}");
+    assert!((1..12).contains(&cut), "{run}");
+    let errors = run.summary()["error_summary"].clone();
+    let error = errors
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|e| e["error_details"]["code"] == 499);
+    let error = error.unwrap_or_else(|| panic!("{errors}"));
+    assert_eq!(error["count"], cut, "one group");
+    assert_eq!(error["error_details"]["type"], "RequestCancellationError");
+    assert_eq!(run.metric("error_request_count", "avg"), 12.0);
+    assert_eq!(run.summary()["was_cancelled"], false);
+    assert!(
+        run.stdout.contains("12 requests were cancelled on purpose"),
+        "{run}"
+    );
+    let raw = run.lines("profile_export_raw.jsonl");
+    let cuts = run.records("profiling").into_iter();
+    for record in cuts.filter(|record| record["metadata"]["was_cancelled"] == true) {
+        let (metadata, error) = (&record["metadata"], &record["error"]);
+        assert_eq!(error["code"], 499, "{record}");
+        assert_eq!(error["details"]["content_events"], 3, "{record}");
+        assert!(
+            error["details"]["body_bytes"].as_u64().unwrap() > 100,
+            "{record}"
+        );
+        let at = metadata["cancellation_time_ns"].as_i64().unwrap();
+        let sent = record["trace_data"]["request_send_end_ns"]
+            .as_i64()
+            .unwrap();
+        assert!(at - sent >= 300_000_000, "{record}");
+        assert!(
+            record["metrics"]["error_isl"]["value"].is_number(),
+            "{record}"
+        );
+        let id = &metadata["x_request_id"];
+        let raw = raw
+            .iter()
+            .find(|line| &line["metadata"]["x_request_id"] == id)
+            .unwrap();
+        assert_eq!(raw["error"], *error);
+        assert!(raw["responses"].as_array().unwrap().len() >= 3, "{raw}");
+    }
+    for record in run.records("warmup") {
+        assert_eq!(record["metadata"]["was_cancelled"], false, "{record}");
+    }
+}
+
+/// As in AIPerf, a cut on purpose is an error record, and the threshold counts it.
+#[test]
+fn cuts_on_purpose_count_towards_the_threshold() {
+    let server = Server::start(Script::always("part alpha; stall"));
+    let run = run(
+        &server.url(),
+        "--isl 16 --request-count 1000 --concurrency 3 --request-cancellation-rate 100 --request-cancellation-delay 0.005 \
+         --failed-request-threshold 0.5 --num-prompts 10",
+    );
+    assert_eq!(run.code, Some(1), "{run}");
+    let [sent, good, ..] = run.counts();
+    assert!((10..1_000).contains(&sent) && good == 0, "{run}");
+    assert_eq!(run.summary()["was_cancelled"], true);
+    assert_eq!(run.summary()["is_complete"], false);
+    assert!(
+        run.stdout.contains("--failed-request-threshold 0.5"),
+        "{run}"
+    );
+}
+
+#[test]
 fn warmup_ends_before_profiling_begins() {
     let server = Server::start(
         Script::default()
@@ -259,4 +400,64 @@ fn a_run_that_ends_before_its_first_send_says_so() {
         run.stderr.contains("no request was sent") && run.stderr.contains("--benchmark-duration"),
         "{run}"
     );
+}
+
+/// Whatever ends the warmup, none of its prompts is sent again before all have been.
+#[test]
+fn the_dataset_goes_on_from_the_warmup_into_the_run() {
+    let server = Server::start(Script::always("wait 5; words alpha beta"));
+    for (stop, load) in [
+        ("--warmup-duration 0.3", "--concurrency 3"),
+        ("--warmup-duration 0.3 --warmup-seamless", "--concurrency 3"),
+        ("--warmup-duration 0.2", "--request-rate 100"),
+        ("--num-warmup-sessions 7", "--concurrency 2"),
+        (
+            "--warmup-request-count 9",
+            "--concurrency 2 --conversation-turn-mean 2",
+        ),
+    ] {
+        let played = run(
+            &server.url(),
+            &format!(
+                "--isl 16 --num-dataset-entries 2000 --request-count 20 --workers-max 2 {load} {stop}"
+            ),
+        );
+        let ids = |phase: &str| -> std::collections::BTreeSet<String> {
+            let id = |record: &Value| record["metadata"]["conversation_id"].to_string();
+            played.records(phase).iter().map(id).collect()
+        };
+        let (before, after) = (ids("warmup"), ids("profiling"));
+        assert!(before.len() >= 4, "{stop}: {}", before.len());
+        assert!(after.len() >= 10, "{stop}: {}", after.len());
+        assert!(
+            before.is_disjoint(&after),
+            "{stop}: a prompt was sent again"
+        );
+    }
+}
+
+/// How many entries a warmup by time uses follows from the rate alone, on any number of workers.
+#[test]
+fn a_warmup_at_a_rate_uses_the_same_entries_on_any_number_of_workers() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let after = |workers: u32| -> Vec<(i64, String)> {
+        let played = run(
+            &server.url(),
+            &format!(
+                "--isl 16 --num-dataset-entries 500 --request-count 10 --warmup-duration 0.3 --request-rate 90 \
+                 --random-seed 4 --workers-max {workers}"
+            ),
+        );
+        assert_eq!(played.summary()["client"]["workers"], workers);
+        let records = played.records("profiling");
+        let of = |record: &Value| {
+            let data = &record["metadata"];
+            let number = data["session_num"].as_i64();
+            (number.unwrap_or(-1), data["conversation_id"].to_string())
+        };
+        let mut ids: Vec<_> = records.iter().map(of).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(after(1), after(2));
 }

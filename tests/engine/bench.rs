@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{
+    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
+    UrlStrategy,
+};
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload};
 use tokenring::record::Exchange;
-use tokenring::schedule::Shard;
+use tokenring::schedule::{Shard, url_order};
 use tokenring::wire::Limits;
 
 pub(crate) const MILLI: u64 = 1_000_000;
@@ -26,6 +29,8 @@ pub(crate) struct Bench {
     pub(crate) reuse: ConnectionReuse,
     pub(crate) request_timeout: Nanos,
     pub(crate) stop_grace: Nanos,
+    pub(crate) cancellation: Option<CancellationPlan>,
+    pub(crate) url_weights: Option<Vec<u32>>,
     pub(crate) workers: usize,
     pub(crate) words: Words,
     pub(crate) seed: u64,
@@ -55,6 +60,8 @@ pub(crate) struct Played {
     pub(crate) counts: Counts,
     /// When each phase started.
     pub(crate) starts: Vec<Tick>,
+    /// Up to where the phases before each had used the dataset's order.
+    pub(crate) used: Vec<u64>,
 }
 
 /// The conductor's hand: tests stop a run with it.
@@ -64,6 +71,8 @@ pub(crate) struct Conductor {
     stop: AtomicU8,
     ready: Vec<AtomicUsize>,
     starts: Vec<AtomicU64>,
+    latest: Vec<AtomicU64>,
+    used: Vec<AtomicU64>,
 }
 
 impl Bench {
@@ -75,6 +84,8 @@ impl Bench {
             reuse: ConnectionReuse::Pooled,
             request_timeout: Nanos::from_millis(600_000),
             stop_grace: Nanos::from_millis(1_000),
+            cancellation: None,
+            url_weights: None,
             workers: 1,
             words: Words {
                 turns: 1,
@@ -107,11 +118,19 @@ impl Bench {
             starts: (0..=self.phases.len())
                 .map(|_| AtomicU64::new(u64::MAX))
                 .collect(),
+            latest: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
+            used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
         });
         prepare(&mut simulation, &conductor);
         let words = self.words;
+        let strategy = match self.url_weights {
+            Some(weights) => UrlStrategy::Weighted(weights),
+            None => UrlStrategy::RoundRobin,
+        };
         let setup = Arc::new(Setup {
             phases: self.phases,
+            url_order: url_order(&strategy, self.targets.len()),
+            cancellation: self.cancellation,
             targets: self.targets,
             reuse: self.reuse,
             request_timeout: self.request_timeout,
@@ -146,6 +165,11 @@ impl Bench {
                 .iter()
                 .map(|s| Tick(s.load(Ordering::Relaxed)))
                 .collect(),
+            used: conductor
+                .used
+                .iter()
+                .map(|used| used.load(Ordering::Relaxed))
+                .collect(),
         }
     }
 }
@@ -159,6 +183,16 @@ impl Conductor {
         };
         self.stop.store(code, Ordering::Relaxed);
     }
+
+    /// A worker has come to `phase`; it is the last one.
+    fn is_last(&self, phase: usize) -> bool {
+        let before = self.ready[phase].fetch_add(1, Ordering::Relaxed);
+        assert!(
+            before < self.workers,
+            "a worker was ready twice for phase {phase}"
+        );
+        before + 1 == self.workers
+    }
 }
 
 impl Control for Conductor {
@@ -168,15 +202,25 @@ impl Control for Conductor {
     }
 
     fn ready_for(&self, phase: usize) {
-        let before = self.ready[phase].fetch_add(1, Ordering::Relaxed);
-        assert!(
-            before < self.workers,
-            "a worker was ready twice for phase {phase}"
-        );
-        if before + 1 == self.workers {
+        if self.is_last(phase) {
             let start = self.clock.now().plus(MILLI);
             self.starts[phase].store(start.0, Ordering::Relaxed);
         }
+    }
+
+    fn hand_over(&self, phase: usize, at: Tick) {
+        let latest = self.latest[phase].fetch_max(at.0, Ordering::Relaxed);
+        if self.is_last(phase) {
+            self.starts[phase].store(latest.max(at.0), Ordering::Relaxed);
+        }
+    }
+
+    fn used(&self, phase: usize, used: u64) {
+        self.used[phase].fetch_max(used, Ordering::Relaxed);
+    }
+
+    fn used_before(&self, phase: usize) -> u64 {
+        self.used[phase].load(Ordering::Relaxed)
     }
 
     fn stop(&self) -> Stop {
@@ -327,6 +371,10 @@ fn add(a: Counts, b: Counts) -> Counts {
         resent: a.resent + b.resent,
         open_connections: a.open_connections + b.open_connections,
         unsent: a.unsent + b.unsent,
+        skipped: a.skipped + b.skipped,
+        opened_ahead: a.opened_ahead + b.opened_ahead,
+        failed_ahead: a.failed_ahead + b.failed_ahead,
+        fault_ahead: a.fault_ahead.or(b.fault_ahead),
     }
 }
 
@@ -351,8 +399,11 @@ pub(crate) fn address(text: &str) -> SocketAddr {
 pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
     PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
+        slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: Some(requests),
             ..StopRule::default()

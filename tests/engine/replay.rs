@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokenring::clock::{Nanos, Rate, Tick};
-use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::driver::{ConnId, Op, Sent, Stamp, StampSource};
 use tokenring::endpoint::Reply;
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
@@ -172,8 +172,11 @@ pub(crate) fn replay(reads: &[&[u8]], concurrency: usize, meter: &mut impl Meter
 fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
     let phase = PhasePlan {
         kind: PhaseKind::Profiling,
+        seamless: false,
         arrivals: Arrivals::ClosedLoop,
         concurrency: Some(concurrency),
+        slots: SlotPlan::default(),
+        late: tokenring::config::LatePolicy::default(),
         stop: StopRule {
             requests: Some(u64::from(u32::MAX)),
             ..StopRule::default()
@@ -182,6 +185,8 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
     };
     let setup = Setup {
         phases: vec![phase],
+        url_order: vec![0],
+        cancellation: None,
         targets: vec![Target {
             addresses: vec![([127, 0, 0, 1], 80).into()],
             tls: None,

@@ -46,6 +46,8 @@ impl Hand {
         let words = bench.words;
         let setup = Setup {
             phases: bench.phases,
+            url_order: vec![0],
+            cancellation: None,
             targets: vec![plain("10.0.0.1:80")],
             reuse: ConnectionReuse::Pooled,
             request_timeout: Nanos::from_millis(600_000),

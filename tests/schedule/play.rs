@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use tokenring::clock::{Rate, Tick};
 use tokenring::config::PhasePlan;
-use tokenring::schedule::{Counts, IntentKind, Schedule, Shard, Verdict};
+use tokenring::schedule::{Counts, Course, IntentKind, Schedule, Shard, Verdict};
 
 /// One request that a worker sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(crate) struct Sent {
     pub(crate) turn: u64,
     pub(crate) due: Tick,
     pub(crate) at: Tick,
+    /// When its first content came, where prefills are limited.
+    pub(crate) content: Tick,
 }
 
 /// What one worker did.
@@ -65,6 +67,7 @@ pub(crate) fn play(plan: &PhasePlan, seed: u64, workers: usize, world: &World) -
 /// What happens later: a reply ends, or a think time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
+    Content,
     Reply { number: u64, session: u64 },
     Ready { session: u64 },
 }
@@ -75,6 +78,7 @@ struct Player<'a> {
     later: BinaryHeap<Reverse<(Tick, Later)>>,
     ready: VecDeque<u64>,
     next_turn: HashMap<u64, u64>,
+    courses: HashMap<u64, Course>,
     played: Played,
     over: bool,
 }
@@ -90,6 +94,7 @@ impl<'a> Player<'a> {
             later: BinaryHeap::new(),
             ready: VecDeque::new(),
             next_turn: HashMap::new(),
+            courses: HashMap::new(),
             played: Played {
                 sent: Vec::new(),
                 peak_open: 0,
@@ -114,6 +119,12 @@ impl<'a> Player<'a> {
                     until
                 }
                 Verdict::WaitForSlot => Tick::NEVER,
+                Verdict::NeedTurns { session } => {
+                    let turns = (self.world.turns)(session);
+                    let turns = u32::try_from(turns).expect("sessions are short");
+                    self.schedule.tell_turns(turns);
+                    continue;
+                }
                 Verdict::Done => {
                     if !self.over {
                         self.over = true;
@@ -141,27 +152,40 @@ impl<'a> Player<'a> {
     }
 
     fn send(&mut self, due: Tick, kind: IntentKind, now: Tick) {
-        let number = self.schedule.next_request_number();
+        let counted = self.schedule.next_request_number();
         let session = match kind {
             IntentKind::Start { session } => {
                 let before = self.next_turn.insert(session, 0);
                 assert_eq!(before, None, "session {session} was started twice");
+                if let Some(course) = self.schedule.course() {
+                    assert_eq!(course.session, session);
+                    self.courses.insert(session, course);
+                }
                 session
             }
             IntentKind::Continue => self.ready.pop_front().expect("a turn was ready"),
         };
-        let turn = self.next_turn.get_mut(&session).expect("it was started");
+        let turn = &self.next_turn[&session];
+        let number = match self.courses.get(&session) {
+            Some(course) => course.number(u32::try_from(*turn).expect("sessions are short")),
+            None => counted,
+        };
+        let end = (self.world.reply)(number, now);
+        let content = now.plus(end.since(now) / 3);
+        if self.schedule.limits_prefill() {
+            self.later.push(Reverse((content, Later::Content)));
+        }
         self.played.sent.push(Sent {
+            content,
             number,
             session,
             turn: *turn,
             due,
             at: now,
         });
-        *turn += 1;
+        self.next_turn.entry(session).and_modify(|turn| *turn += 1);
         let open = self.schedule.counts().open_sessions;
         self.played.peak_open = self.played.peak_open.max(open);
-        let end = (self.world.reply)(number, now);
         self.later
             .push(Reverse((end, Later::Reply { number, session })));
     }
@@ -171,10 +195,21 @@ impl<'a> Player<'a> {
             return;
         };
         match event {
+            Later::Content => self.schedule.prefill_ended(now),
             Later::Reply { number, session } => {
-                let more = self.next_turn[&session] < (self.world.turns)(session);
-                if more && !self.over {
-                    let at = now.plus((self.world.think)(number));
+                let turn = self.next_turn[&session];
+                let course = self.courses.get_mut(&session);
+                let turns = course
+                    .as_ref()
+                    .map_or_else(|| (self.world.turns)(session), |c| u64::from(c.turns));
+                if turn < turns && !self.over {
+                    let at = match course {
+                        Some(course) => {
+                            let turn = u32::try_from(turn).expect("sessions are short");
+                            course.next_due(turn, now)
+                        }
+                        None => now.plus((self.world.think)(number)),
+                    };
                     self.later.push(Reverse((at, Later::Ready { session })));
                 } else {
                     self.schedule.session_ended(now);

@@ -38,37 +38,8 @@ pub const LATER: &[Flag] = refused_table! {
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
     }
-    Later "timeslice files are planned; the whole run is summarised" {
-        ["--slice-duration"] Text;
-    }
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;
-    }
-    Later "a limit on requests before their first token is planned; --concurrency works" {
-        ["--prefill-concurrency"] Text;
-        ["--prefill-concurrency-ramp-duration"] Text;
-        ["--warmup-prefill-concurrency"] Text;
-        ["--warmup-prefill-concurrency-ramp-duration"] Text;
-    }
-    Later "gamma arrivals are planned; constant and poisson work" {
-        ["--arrival-smoothness", "--vllm-burstiness"] Text;
-    }
-    Later "ramps are planned; load starts at its full level" {
-        ["--concurrency-ramp-duration"] Text;
-        ["--request-rate-ramp-duration"] Text;
-        ["--warmup-concurrency-ramp-duration"] Text;
-        ["--warmup-request-rate-ramp-duration"] Text;
-    }
-    Later "rates that change with time are planned; --request-rate gives a steady one" {
-        ["--request-rate-series"] Text;
-    }
-    Later "the user-centric rate is planned; --concurrency and --request-rate work" {
-        ["--user-centric-rate"] Text;
-        ["--num-users"] Text;
-    }
-    Later "cancelling requests on purpose is planned; requests run to their end or time out" {
-        ["--request-cancellation-rate"] Text;
-        ["--request-cancellation-delay"] Text;
     }
     Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
         ["--random-range-ratio"] Text;

@@ -106,7 +106,9 @@ pub enum Status {
 pub const SWEEPABLE: &[&str] = &[
     "--benchmark-duration",
     "--concurrency",
+    "--prefill-concurrency",
     "--request-rate",
+    "--num-users",
     "--request-count",
     "--conversation-num",
     "--prompt-input-tokens-mean",

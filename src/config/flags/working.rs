@@ -5,7 +5,7 @@
 
 use super::{Flag, Kind::*, MOST, Status, working_table};
 
-/// Names of rate patterns; `gamma` is known and refused.
+/// Names of rate patterns; `concurrency_burst` is what runs without a rate, and at a rate means `poisson`, as in AIPerf.
 const PATTERNS: &[&str] = &["concurrency_burst", "constant", "gamma", "poisson"];
 
 /// API dialects that AIPerf has; `chat` and `completions` work.
@@ -88,8 +88,9 @@ pub const WORKING: &[Flag] = working_table! {
         ["--custom-endpoint", "--endpoint"] Text, "", "Path (and query) that replaces the default path of the endpoint type.";
         ["--endpoint-type"] Choice(ENDPOINT_TYPES), "chat", "API dialect: chat or completions.";
         ["--streaming"] Switch, "", "Ask for streamed replies.";
-        ["--url", "-u"] List, "the built-in server", "Base URLs; sessions go to them in turn.";
-        ["--url-strategy"] Choice(&["round_robin"]), "round-robin", "How a URL is picked for a session; there is one way.";
+        ["--url", "-u"] List, "the built-in server", "Base URLs; --url-strategy says which a session goes to.";
+        ["--url-strategy"] Choice(&["round_robin", "weighted"]), "round-robin", "How a URL is picked for a session: round-robin, or weighted in turn by --url-weights.";
+        ["--url-weights"] List, "", "Weight of each --url, such as 3,1: of four sessions the first URL gets three.";
         ["--request-timeout-seconds"] Above(0.0), "21600", "Whole-request limit in seconds, connecting included.";
         ["--wait-for-model-timeout"] AtLeast(0.0), "0", "Probe the server for up to this many seconds before the run; 0 does not.";
         ["--wait-for-model-mode"] Choice(&["models", "inference", "both"]), "inference", "What the probe asks: the model list, a one-token request, or both.";
@@ -124,6 +125,8 @@ pub const WORKING: &[Flag] = working_table! {
         ["--export-level", "--profile-export-level"] Choice(&["summary", "records", "raw"]), "records", "How much is written: the summary, each request, or each request with its bodies.";
         ["--export-outputs-json"] Switch, "", "Write outputs.json with the text of the replies.";
         ["--export-http-trace"] Switch, "", "Add trace_data to each record.";
+        ["--slice-duration"] AtLeast(0.001), "", "Write timeslice files: the metrics of each slice of this many seconds.";
+        ["--slice-attribution"] Choice(&["aiperf", "arrival"]), "aiperf", "To which slice tokens belong: that in which their request started, as in AIPerf, or that in which they arrived.";
         ["--show-trace-timing"] Switch, "", "Print the HTTP trace table.";
     }
     "Tokenizer" {
@@ -134,8 +137,16 @@ pub const WORKING: &[Flag] = working_table! {
         ["--benchmark-duration"] Above(0.0), "", "Stop sending after this many seconds.";
         ["--benchmark-grace-period"] AtLeast(0.0), "30", "Seconds that requests in flight may go on after the duration; inf waits for all.";
         ["--concurrency"] Integer(1, 1 << 24), "1 without a rate", "Most sessions open at once.";
+        ["--concurrency-ramp-duration"] Above(0.0), "", "Seconds over which the limit on open sessions grows from 1 to --concurrency.";
+        ["--prefill-concurrency"] Integer(1, 1 << 24), "", "Most requests that wait for their first token.";
+        ["--prefill-concurrency-ramp-duration"] Above(0.0), "", "Seconds over which that limit grows from 1.";
+        ["--pre-connect"] AutoOr(1 << 24), "0", "Connections opened before a phase starts, so that no first request waits for one: a number, or auto for as many as the concurrency.";
         ["--request-rate"] Above(0.0), "", "Requests per second.";
-        ["--arrival-pattern", "--request-rate-mode"] Choice(PATTERNS), "poisson", "Gaps between requests at a rate: constant or poisson.";
+        ["--arrival-pattern", "--request-rate-mode"] Choice(PATTERNS), "poisson", "Gaps between requests at a rate: constant, poisson or gamma.";
+        ["--arrival-smoothness", "--vllm-burstiness"] Above(0.0), "1", "Shape of gamma gaps: 1 is poisson, more is more even, less is burstier.";
+        ["--request-rate-ramp-duration"] Above(0.0), "", "Seconds over which the rate grows to --request-rate.";
+        ["--request-rate-series"] Path, "", "JSON file with a rate that changes: [{\"time_s\": 0, \"qps\": 5}, ...].";
+        ["--late-policy"] Choice(&["send", "skip"]), "send", "What becomes of a request at a rate that could not be sent in time: sent late, or left out and counted when over 10 ms late.";
         ["--request-count", "--num-requests"] Integer(1, MOST), "10 without another stop", "Stop after this many requests.";
         ["--failed-request-threshold"] Between(0.0, 1.0), "", "Abort when this share of requests has failed.";
     }
@@ -144,9 +155,22 @@ pub const WORKING: &[Flag] = working_table! {
         ["--warmup-duration"] Above(0.0), "", "Warm up for this many seconds.";
         ["--num-warmup-sessions"] Integer(1, MOST), "", "Warm up with this many sessions.";
         ["--warmup-concurrency"] Integer(1, 1 << 24), "--concurrency", "Most sessions open at once during warmup.";
+        ["--warmup-concurrency-ramp-duration"] Above(0.0), "--concurrency-ramp-duration", "Seconds over which the warmup's limit on open sessions grows from 1.";
+        ["--warmup-prefill-concurrency"] Integer(1, 1 << 24), "--prefill-concurrency", "Most requests that wait for their first token during warmup.";
+        ["--warmup-prefill-concurrency-ramp-duration"] Above(0.0), "--prefill-concurrency-ramp-duration", "Seconds over which that limit grows from 1.";
         ["--warmup-request-rate"] Above(0.0), "--request-rate", "Requests per second during warmup.";
+        ["--warmup-request-rate-ramp-duration"] Above(0.0), "--request-rate-ramp-duration", "Seconds over which the warmup's rate grows.";
         ["--warmup-arrival-pattern"] Choice(PATTERNS), "--arrival-pattern", "Gaps between requests during warmup.";
         ["--warmup-grace-period"] AtLeast(0.0), "inf", "Seconds that requests in flight may go on after the warmup duration.";
+        ["--warmup-seamless"] Switch, "", "Begin the run when the warmup has stopped sending, without waiting for its requests in flight.";
+    }
+    "User-Centric Rate" {
+        ["--user-centric-rate"] Above(0.0), "", "Requests per second of all users together; each sends his next turn users / rate after his last.";
+        ["--num-users"] Integer(1, 1 << 20), "", "Users at a time.";
+    }
+    "Request Cancellation" {
+        ["--request-cancellation-rate"] Between(0.0, 100.0), "", "Percent of profiling requests to cancel on purpose.";
+        ["--request-cancellation-delay"] Between(0.0, 1e9), "0", "Seconds from the last byte of a request sent to its cancellation.";
     }
     "Conversation" {
         ["--conversation-num", "--num-conversations", "--num-sessions"] Integer(1, MOST), "", "Stop after this many sessions; also the size of a synthetic dataset.";

@@ -13,7 +13,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::{Clock, KernelClock, Tick};
-use crate::driver::waiting::{WaitMode, Waiting};
+use crate::driver::waiting::{Lateness, WaitMode, Waiting};
 use crate::driver::window::Windows;
 use crate::driver::{
     AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, reason_of, stamping,
@@ -54,6 +54,7 @@ pub fn run(
         rearm: Vec::new(),
         tally: RingTally::default(),
         waiting,
+        lateness: Lateness::default(),
         windows: windowed.then(|| Windows::new(clock.rate(), waiting.window, clock.now())),
         engine,
         ring,
@@ -76,6 +77,7 @@ pub(super) struct Pump {
     pub(super) engine: Engine,
     pub(super) clock: Clock,
     pub(super) waiting: Waiting,
+    pub(super) lateness: Lateness,
     /// How long reads may be left; `None` where that does harm.
     pub(super) windows: Option<Windows>,
     kernel: KernelClock,

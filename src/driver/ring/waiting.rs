@@ -6,11 +6,14 @@
 use std::io;
 use std::time::Duration;
 
-use crate::clock::Tick;
+use crate::clock::{Nanos, Tick};
 use crate::driver::waiting::WaitMode;
 
 use super::pump::Pump;
 use super::{Pause, Wait};
+
+/// How fast the guess at late wake-ups grows.
+const LATENESS_STEP: Nanos = Nanos(10_000);
 
 impl Pump {
     /// Waits for completions, at most as long as `pause` says, and stamps them.
@@ -22,16 +25,31 @@ impl Pump {
         match self.waiting.mode {
             WaitMode::Spin => self.spin(pause.until),
             WaitMode::Sleep | WaitMode::Hybrid => {
-                let awake = self.waiting.awake_at(pause, self.clock.rate());
+                let awake = self.awake_at(pause);
                 if awake > now {
                     self.sleep(now, awake, pause.sending)?;
-                    if self.has_news() || awake == pause.until || self.clock.now() < awake {
+                    let woken = self.clock.now();
+                    if self.has_news() || woken < awake {
+                        return Ok(());
+                    }
+                    let step = self.clock.rate().ticks(LATENESS_STEP);
+                    self.lateness.note(awake, woken, step);
+                    if awake == pause.until {
                         return Ok(());
                     }
                 }
                 self.spin(pause.until)
             }
         }
+    }
+
+    fn awake_at(&self, pause: Pause) -> Tick {
+        let awake = self.waiting.awake_at(pause, self.clock.rate());
+        if awake == pause.until {
+            return awake;
+        }
+        let most = self.waiting.allowance_most(self.clock.rate());
+        self.lateness.ahead_of(awake, most)
     }
 
     fn sleep(&mut self, now: Tick, until: Tick, sending: bool) -> io::Result<()> {

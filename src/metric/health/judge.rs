@@ -2,11 +2,11 @@
 //!
 //! In: a [`Health`]. Out: a [`Verdict`]. Never: a reason without a number in it, or one that the README does not list.
 
-use super::{Health, Level, Reason, ThreadTime, Verdict, WorkerHealth, share};
+use super::{Health, Level, Reason, Rival, ThreadTime, Verdict, WorkerHealth, share};
 use crate::clock::Nanos;
 
 /// Name of each reason, as the summary and the README's table have it.
-pub const REASONS: [&str; 14] = [
+pub const REASONS: [&str; 15] = [
     "unmeasured",
     "core_wait",
     "late_wake",
@@ -19,6 +19,7 @@ pub const REASONS: [&str; 14] = [
     "no_buffer",
     "queue_overflow",
     "throttled",
+    "rival",
     "shared_core",
     "busy_sibling",
 ];
@@ -53,6 +54,12 @@ const READS: (f64, f64) = (0.01, 0.5);
 
 /// The same for the time that a CPU quota took, as a part of the run.
 const THROTTLED: (f64, f64) = (0.0, super::RARE);
+
+/// The same for what other programs used of a worker's core, as a part of the load.
+const TAKEN: (f64, f64) = (0.1, 0.3);
+
+/// Shorter loads than this say nothing about that: it is counted in hundredths of a second.
+const SHORTEST_TAKEN: Nanos = Nanos::from_millis(300);
 
 /// Judges a run.
 #[must_use]
@@ -162,9 +169,10 @@ fn is_measured(worker: &WorkerHealth) -> bool {
 }
 
 fn of_stamps(health: &Health, found: &mut Found) {
-    if let Some(lag) = health.schedule_lag.filter(|lag| lag.is_ours) {
-        found.when(level(lag.p99_ms, LAG_MS), "schedule_lag", || {
-            format!("1 request in 100 was sent {:.1} ms late", lag.p99_ms)
+    let lag = health.schedule_lag.and_then(|lag| lag.client_p99_ms);
+    if let Some(lag_ms) = lag {
+        found.when(level(lag_ms, LAG_MS), "schedule_lag", || {
+            format!("1 request in 100 was sent {lag_ms:.1} ms late")
         });
     }
     let ring = &health.ring;
@@ -203,6 +211,18 @@ fn of_machine(health: &Health, found: &mut Found) {
                 "the control group's CPU quota{quota} stopped this program in {} periods, {} in all",
                 throttled.periods,
                 millis(throttled.time)
+            )
+        });
+    }
+    let told = |rival: &&Rival| rival.length >= SHORTEST_TAKEN;
+    for rival in machine.rivals.iter().filter(told) {
+        let part = share(rival.used, rival.length);
+        found.when(level(part, TAKEN), "rival", || {
+            format!(
+                "other programs used {:.0} % of core {}, which is a worker's: let them run elsewhere, the measured server too, or give \
+                 the worker another core with --cpus",
+                part * 100.0,
+                rival.core
             )
         });
     }

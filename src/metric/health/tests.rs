@@ -73,6 +73,14 @@ fn quiet_runs_are_trusted() {
     assert_eq!(judge(&Health::default()).level, Level::Trusted);
 }
 
+fn rival(used: Nanos, length: Nanos) -> Rival {
+    Rival {
+        core: 3,
+        used,
+        length,
+    }
+}
+
 type Set = fn(&mut Health, f64);
 
 fn ms(value: f64) -> Nanos {
@@ -89,7 +97,7 @@ fn count(value: f64) -> u64 {
 }
 
 /// (reason, just below its first threshold, at it, at its second; NaN where there is none; how the value is set)
-const THRESHOLDS: [(&str, f64, f64, f64, Set); 14] = [
+const THRESHOLDS: [(&str, f64, f64, f64, Set); 15] = [
     ("unmeasured", 0.0, 1.0, f64::NAN, |h, v| {
         // Busy all the time, which says nothing of so short a run.
         let length = if v > 0.0 { MS(49) } else { MS(1_000) };
@@ -122,7 +130,7 @@ const THRESHOLDS: [(&str, f64, f64, f64, Set); 14] = [
     ("schedule_lag", 0.999, 1.0, 10.0, |h, v| {
         h.schedule_lag = Some(ScheduleLag {
             p99_ms: v,
-            is_ours: true,
+            client_p99_ms: Some(v),
             ..ScheduleLag::default()
         });
     }),
@@ -140,6 +148,9 @@ const THRESHOLDS: [(&str, f64, f64, f64, Set); 14] = [
             periods: u64::from(v > 0.0),
             time: ms(v),
         });
+    }),
+    ("rival", 99.0, 100.0, 300.0, |h, v| {
+        h.machine.rivals = vec![rival(ms(v), MS(1_000))];
     }),
     ("shared_core", 0.0, 1.0, f64::NAN, |h, v| {
         h.machine.shared_cores = vec![(0, "another worker"); usize::from(v > 0.0)];
@@ -204,7 +215,10 @@ fn a_rival_of_short_slices_is_one_too() {
 
 #[test]
 fn what_is_no_reason_is_none() {
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 9] = [
+        ("a rival in too short a load", |h| {
+            h.machine.rivals = vec![rival(MS(299), MS(299))];
+        }),
         ("no stops", |h| {
             h.machine.throttled = Some(Throttled::default());
         }),
@@ -283,6 +297,24 @@ fn one_measure_of_its_delay_is_enough() {
             "{core:?} {woken:?} {received:?}"
         );
     }
+}
+
+#[test]
+fn a_rival_is_named_with_its_core_and_share() {
+    let mut health = stamped();
+    // The core is named of each that has one, not only of the first.
+    let idle = Rival {
+        core: 0,
+        ..rival(MS(1), MS(300))
+    };
+    health.machine.rivals = vec![idle, rival(MS(123), MS(300))];
+    let verdict = judge(&health);
+    let [reason] = verdict.reasons.as_slice() else {
+        panic!("{:?}", verdict.reasons);
+    };
+    assert_eq!((reason.name, reason.level), ("rival", Level::Untrusted));
+    let text = "other programs used 41 % of core 3, which is a worker's: ";
+    assert!(reason.text.starts_with(text), "{}", reason.text);
 }
 
 #[test]

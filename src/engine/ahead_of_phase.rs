@@ -1,0 +1,120 @@
+//! Connections that are opened before a phase starts.
+//!
+//! In: the phase's plan. Out: idle connections in the pool, or a count of those that could not be opened. Never: holds a phase
+//! back for longer than [`LONGEST`].
+
+use crate::clock::{Nanos, Tick};
+use crate::driver::{ConnId, Op};
+use crate::schedule::Schedule;
+use crate::wire::Fault;
+
+use super::Engine;
+use super::conn::State;
+
+/// A connection that is not open after so long counts as failed, and the phase starts without it.
+const LONGEST: Nanos = Nanos::from_millis(10_000);
+
+/// Connections on their way to being open ahead of a phase.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// When they are given up; `None` while none was asked for.
+    until: Option<Tick>,
+    /// Neither open nor failed.
+    pending: usize,
+}
+
+impl Ahead {
+    /// Connections that are still being set up.
+    pub(super) fn pending(&self) -> usize {
+        self.pending
+    }
+}
+
+impl Engine {
+    /// Opens this worker's share of the phase's connections, as far as they are missing. Says until when to wait for them; `None` when
+    /// there is nothing to wait for.
+    pub(super) fn connect_ahead(&mut self, now: Tick) -> Option<Tick> {
+        let until = match self.ahead.until {
+            Some(until) => until,
+            None => {
+                self.open_ahead();
+                let longest = LONGEST.min(self.setup.request_timeout);
+                *self
+                    .ahead
+                    .until
+                    .insert(now.plus(self.setup.rate.ticks(longest)))
+            }
+        };
+        if now >= until {
+            self.give_up_ahead();
+        }
+        if self.ahead.pending > 0 {
+            return Some(until);
+        }
+        self.ahead.until = None;
+        None
+    }
+
+    /// `conn` is ready for requests and has none yet. One whose last bytes of set-up the driver still holds is not open before those
+    /// are sent.
+    pub(super) fn opened_ahead(&mut self, conn: ConnId) {
+        if self.table.current(conn).is_none_or(|c| c.sending) {
+            return;
+        }
+        self.quiet = None;
+        self.table.make_idle(conn, true);
+        self.ahead.pending = self.ahead.pending.saturating_sub(1);
+        self.counts.opened_ahead += 1;
+    }
+
+    /// `conn`, which carries no request, is about to be closed for `fault`; an idle one is no loss.
+    pub(super) fn failed_ahead(&mut self, conn: ConnId, fault: Fault) {
+        let state = self.table.current(conn).map(|c| c.state);
+        if matches!(state, Some(State::Connecting | State::Handshaking)) {
+            self.ahead.pending = self.ahead.pending.saturating_sub(1);
+            self.counts.failed_ahead += 1;
+            self.counts.fault_ahead.get_or_insert(fault);
+        }
+    }
+
+    /// Connection k of the phase belongs to the worker of slot k, and goes where session k of a first phase does.
+    fn open_ahead(&mut self) {
+        let Some(plan) = self.setup.phases.get(self.phases.index()) else {
+            return;
+        };
+        let (total, stride) = (plan.slots.pre_connect, Schedule::stride(plan, self.shard));
+        let stride = usize::try_from(stride).unwrap_or(usize::MAX);
+        let targets = self.setup.targets.len();
+        let mut missing = vec![0_usize; targets];
+        if self.shard.index < stride {
+            for number in (self.shard.index..total).step_by(stride) {
+                let order = &self.setup.url_order;
+                missing[usize::from(order[number % order.len()])] += 1;
+            }
+        }
+        for (target, wanted) in missing.into_iter().enumerate() {
+            let target = u16::try_from(target).unwrap_or(u16::MAX);
+            for _ in self.table.held(target)..wanted {
+                let address = self.setup.targets[usize::from(target)].addresses[0];
+                let conn = self.table.open(target, None);
+                self.counts.connects += 1;
+                self.counts.open_connections += 1;
+                self.ahead.pending += 1;
+                self.ops.push_back(Op::Connect { conn, address });
+            }
+        }
+    }
+
+    fn give_up_ahead(&mut self) {
+        for conn in self.table.ids() {
+            let unused = self.table.current(conn).is_some_and(|c| c.flight.is_none());
+            if unused {
+                let before = self.ahead.pending;
+                self.failed_ahead(conn, Fault::ConnectTimeout);
+                if self.ahead.pending < before {
+                    self.close(conn);
+                }
+            }
+        }
+    }
+}
