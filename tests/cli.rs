@@ -226,6 +226,13 @@ fn company(flag: &Flag) -> Vec<String> {
             "--request-rate 5"
         }
         "--warmup-request-rate-ramp-duration" => "--request-rate 5 --warmup-duration 1",
+        "--prompt-input-tokens-block-size" => {
+            "--custom-dataset-type mooncake_trace --input-file tests/cli/traces.jsonl"
+        }
+        "--fixed-schedule" => "--input-file tests/cli/traces.jsonl",
+        "--fixed-schedule-auto-offset"
+        | "--fixed-schedule-start-offset"
+        | "--fixed-schedule-end-offset" => "--fixed-schedule --input-file tests/cli/traces.jsonl",
         "--slice-attribution" => "--slice-duration 1",
         "--url-weights" => "--url-strategy weighted",
         "--user-centric-rate" => "--conversation-turn-mean 2 --num-users 2",

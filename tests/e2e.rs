@@ -23,6 +23,8 @@ mod chance;
 mod health;
 #[path = "e2e/links.rs"]
 mod links;
+#[path = "e2e/replay.rs"]
+mod replay;
 #[path = "e2e/server.rs"]
 mod server;
 #[path = "e2e/stops.rs"]

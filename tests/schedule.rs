@@ -9,6 +9,8 @@ mod handover;
 mod play;
 #[path = "schedule/rates.rs"]
 mod rates;
+#[path = "schedule/replay.rs"]
+mod replay;
 #[path = "schedule/users.rs"]
 mod users;
 

@@ -14,7 +14,7 @@ const ROOMS: &[(&str, &[&str], &str)] = &[
     ("wire",      &[],                                                             "a leaf: bytes in, events out, usable and testable alone"),
     ("config",    &["clock"],                                                      "flags become plain values; lengths of time are the only border type"),
     ("tokenizer", &["config"],                                                     "a leaf but for the plan that names it"),
-    ("dataset",   &["config", "tokenizer"],                                        "what is said does not know how an API says it"),
+    ("dataset",   &["config", "tokenizer", "clock"],                               "what is said does not know how an API says it"),
     ("endpoint",  &["config", "dataset"],                                          "turns become bodies, replies become pieces; bytes and counts are others'"),
     ("schedule",  &["config", "clock"],                                            "due times depend on the plan alone"),
     ("engine",    &["schedule", "wire", "endpoint", "config", "dataset", "clock", "driver", "record"],

@@ -6,9 +6,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::Problems;
+use super::fixed_schedule::fixed_schedule;
 use super::lengths;
 use super::lex::Settings;
 use super::plan::{
@@ -58,8 +59,10 @@ pub(super) fn dataset(
     .find_map(|flag| settings.size(flag))
     .unwrap_or(ENTRIES_DEFAULT)
     .min(ENTRIES_MOST);
+    let (source, promoted) = source(settings, problems);
     DatasetPlan {
-        source: source(settings, problems),
+        fixed_schedule: fixed_schedule(settings, &source, promoted, problems),
+        source,
         entries,
         sampling: match settings.choice("--dataset-sampling-strategy") {
             Some("random") => Sampling::Random,
@@ -71,18 +74,50 @@ pub(super) fn dataset(
     }
 }
 
-fn source(settings: &Settings, problems: &mut Problems) -> DatasetSource {
+/// File formats that are read.
+const FORMATS: &[&str] = &["single_turn", "multi_turn", "mooncake_trace"];
+
+/// Fields of a first line, and the format that they are a sign of.
+const SIGNS: &[(&str, &str)] = &[
+    ("turns", "multi_turn"),
+    ("messages", "mooncake_trace"),
+    ("payload", "mooncake_trace"),
+    ("input_length", "mooncake_trace"),
+    ("text_input", "mooncake_trace"),
+    ("captureData", "sagemaker_data_capture"),
+    ("data", "inputs_json"),
+    ("text", "single_turn"),
+    ("texts", "single_turn"),
+];
+
+/// Tokens that a hash id of a `mooncake_trace` stands for.
+const BLOCK_TOKENS_DEFAULT: u64 = 512;
+
+/// Where conversations come from, and whether the file is a trace whose timestamps are followed unasked: one that is named as such by
+/// `--custom-dataset-type` and whose first record has one.
+fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool) {
     let kind = settings.choice("--custom-dataset-type");
-    if let Some(other) = kind.filter(|k| *k != "single_turn") {
+    if let Some(other) = kind.filter(|kind| !FORMATS.contains(kind)) {
         problems.push(format!(
-            "--custom-dataset-type {other} is an AIPerf format that tokenring does not read yet; use single_turn"
+            "--custom-dataset-type {other} is an AIPerf format that tokenring does not read yet; use {}",
+            FORMATS.join(", ")
         ));
     }
+    let block = "--prompt-input-tokens-block-size";
     let Some(path) = settings.text("--input-file").map(PathBuf::from) else {
         if kind.is_some() {
             problems.push("--custom-dataset-type needs --input-file, which names the file to read");
         }
-        return DatasetSource::Synthetic(synthetic(settings, problems));
+        if settings.given(block) {
+            problems.push(format!(
+                "{} needs --input-file with a mooncake_trace, whose hash ids it measures",
+                settings.spelling(block)
+            ));
+        }
+        return (
+            DatasetSource::Synthetic(synthetic(settings, problems)),
+            false,
+        );
     };
     for flag in SYNTHETIC_ONLY.iter().filter(|flag| settings.given(flag)) {
         problems.push(format!(
@@ -90,18 +125,35 @@ fn source(settings: &Settings, problems: &mut Problems) -> DatasetSource {
             settings.spelling(flag)
         ));
     }
-    if let Err(sentence) = check_file(&path, kind.is_none()) {
+    let known = kind.filter(|kind| FORMATS.contains(kind));
+    let (found, timed) = first_record(&path, kind.is_some()).unwrap_or_else(|sentence| {
         problems.push(format!(
             "--input-file {:?} {sentence}",
             path.display().to_string()
         ));
-    }
-    DatasetSource::SingleTurn { path }
+        ("single_turn", false)
+    });
+    let source = match known.unwrap_or(found) {
+        "multi_turn" => DatasetSource::MultiTurn { path },
+        "mooncake_trace" => DatasetSource::MooncakeTrace {
+            path,
+            block_tokens: settings
+                .integer(block)
+                .unwrap_or(BLOCK_TOKENS_DEFAULT)
+                .try_into()
+                .unwrap_or(u32::MAX),
+        },
+        _ => DatasetSource::SingleTurn { path },
+    };
+    let promoted = timed && known == Some("mooncake_trace");
+    (source, promoted)
 }
 
-/// The file can be read, and (when no type was given) looks like `single_turn`.
-fn check_file(path: &Path, unnamed: bool) -> Result<(), String> {
-    let metadata = fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?;
+/// The format that the first record of a file shows, and whether it has a timestamp. `named`: the format is known already, and a file
+/// that shows none is not wrong.
+fn first_record(path: &Path, named: bool) -> Result<(&'static str, bool), String> {
+    let unread = |e: std::io::Error| format!("cannot be read: {e}");
+    let metadata = fs::metadata(path).map_err(unread)?;
     if metadata.is_dir() {
         return Err(
             "is a folder, which tokenring does not read yet; give a single_turn JSONL file"
@@ -110,61 +162,60 @@ fn check_file(path: &Path, unnamed: bool) -> Result<(), String> {
     }
     if !metadata.is_file() {
         // A pipe can be read only once, and that is the dataset's to do.
-        return Ok(());
+        return Ok(("single_turn", false));
     }
-    let file = fs::File::open(path).map_err(|e| format!("cannot be read: {e}"))?;
-    if !unnamed {
-        return Ok(());
-    }
-    let mut line = String::new();
+    let file = fs::File::open(path).map_err(unread)?;
+    let mut line = Vec::new();
     let mut reader = BufReader::new(file.take(LINE_BYTES_MOST));
-    while line.trim().is_empty() {
+    while line.trim_ascii().is_empty() {
         line.clear();
-        if reader
-            .read_line(&mut line)
-            .map_err(|e| format!("cannot be read as text: {e}"))?
-            == 0
-        {
+        if reader.read_until(b'\n', &mut line).map_err(unread)? == 0 {
+            if named {
+                return Ok(("single_turn", false));
+            }
             return Err("is empty; give a JSONL file with one JSON object in each line".to_owned());
         }
     }
-    looks_like_single_turn(&line)
+    let object = serde_json::from_slice::<Map<String, Value>>(&line);
+    let timed = object.as_ref().is_ok_and(|o| o.contains_key("timestamp"));
+    match object
+        .map_err(|_| NO_OBJECT.to_owned())
+        .and_then(|object| format_of(&object))
+    {
+        Ok(format) => Ok((format, timed)),
+        Err(_) if named => Ok(("single_turn", timed)),
+        Err(sentence) => Err(sentence),
+    }
 }
 
-fn looks_like_single_turn(line: &str) -> Result<(), String> {
-    let object = match serde_json::from_str::<Value>(line) {
-        Ok(Value::Object(object)) => object,
-        _ => {
-            return Err("does not begin with a JSON object in one line; give a single_turn JSONL file, or say which format it \
-                        has with --custom-dataset-type"
-                .to_owned());
-        }
-    };
-    let other = [
-        ("turns", "multi_turn"),
-        ("messages", "mooncake_trace"),
-        ("payload", "mooncake_trace"),
-        ("input_length", "mooncake_trace"),
-        ("text_input", "mooncake_trace"),
-        ("hash_ids", "mooncake_trace"),
-        ("captureData", "sagemaker_data_capture"),
-        ("data", "inputs_json"),
-    ];
-    if ["text", "texts"]
-        .iter()
-        .any(|key| object.contains_key(*key))
-    {
-        return Ok(());
+const NO_OBJECT: &str = "does not begin with a JSON object in one line; give a single_turn JSONL file, or say which format it has with \
+                         --custom-dataset-type";
+
+/// The format of a record: what its field `type` says, or the one that its other fields are a sign of.
+fn format_of(object: &Map<String, Value>) -> Result<&'static str, String> {
+    let said = object.get("type").and_then(Value::as_str);
+    if let Some(format) = FORMATS.iter().find(|format| Some(**format) == said) {
+        return Ok(format);
     }
-    match other.iter().find(|(key, _)| object.contains_key(*key)) {
-        Some((_, format)) => Err(format!(
-            "looks like {format}, which tokenring does not read yet; give a single_turn JSONL file"
-        )),
-        None => Err(
-            "has neither \"text\" nor \"texts\" in its first line; give a single_turn JSONL file"
+    let mut found = SIGNS.iter().filter(|(key, _)| object.contains_key(*key));
+    let Some((_, format)) = found.next() else {
+        return Err(
+            "has neither \"text\" nor \"texts\" in its first line; give a single_turn, multi_turn or mooncake_trace JSONL file"
                 .to_owned(),
-        ),
+        );
+    };
+    if let Some((_, other)) = found.find(|(_, other)| other != format) {
+        return Err(format!(
+            "looks like {format} and like {other}; say which it is with --custom-dataset-type"
+        ));
     }
+    if !FORMATS.contains(format) {
+        return Err(format!(
+            "looks like {format}, which tokenring does not read yet; give a {} file",
+            FORMATS.join(", ")
+        ));
+    }
+    Ok(format)
 }
 
 fn synthetic(settings: &Settings, problems: &mut Problems) -> SyntheticPlan {

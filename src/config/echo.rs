@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::fixed_schedule::FixedSchedule;
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
@@ -202,6 +203,7 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--prompt-output-tokens-stddev", "prompts.osl.stddev"),
     ("--seq-dist", "prompts.sequence_distribution"),
     ("--prompt-batch-size", "prompts.batch_size"),
+    ("--prompt-input-tokens-block-size", "prompts.block_size"),
     ("--prompt-corpus", "prompts.corpus"),
     ("--system-prompt", "system_prompt"),
     ("--system-prompt-file", "system_prompt_file"),
@@ -267,7 +269,9 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     let mut dataset = Map::new();
     let source = match plan.dataset.source {
         DatasetSource::Synthetic(_) => "synthetic",
-        DatasetSource::SingleTurn { .. } => "file",
+        DatasetSource::SingleTurn { .. }
+        | DatasetSource::MultiTurn { .. }
+        | DatasetSource::MooncakeTrace { .. } => "file",
     };
     dataset.insert("name".to_owned(), json!("main"));
     dataset.insert("type".to_owned(), json!(source));
@@ -306,6 +310,7 @@ fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
             Gaps::Gamma { shape } => ("gamma", Some(curve.last()), Some(*shape)),
         },
         Arrivals::Users(plan) => ("user_centric", Some(plan.rate), None),
+        Arrivals::FixedSchedule => ("fixed_schedule", None, None),
     };
     let curve = match &phase.arrivals {
         Arrivals::Changing { curve, .. } => {
@@ -327,11 +332,17 @@ fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
     let asked = plan.cancellation.filter(|_| !warmup);
     let cancelled =
         asked.map(|asked| json!({"rate": asked.percent, "delay": asked.delay.seconds()}));
+    let schedule = plan.dataset.fixed_schedule;
+    let schedule = schedule.filter(|_| phase.arrivals == Arrivals::FixedSchedule);
+    let offset = |of: fn(FixedSchedule) -> Option<u64>| schedule.and_then(of).map(|ms| json!(ms));
     let pairs = [
         ("name", Some(json!(phase.kind.name()))),
         ("kind", Some(json!(phase.kind.name()))),
         ("type", Some(json!(arrivals))),
         ("exclude_from_results", warmup.then(|| json!(true))),
+        ("auto_offset", schedule.map(|s| json!(s.auto_offset))),
+        ("start_offset", offset(|s| s.start_ms)),
+        ("end_offset", offset(|s| s.end_ms)),
         ("seamless", phase.seamless.then(|| json!(true))),
         ("requests", phase.stop.requests.map(|n| json!(n))),
         ("sessions", phase.stop.sessions.map(|n| json!(n))),

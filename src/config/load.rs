@@ -16,17 +16,21 @@ const REQUESTS_DEFAULT: u64 = 10;
 const GRACE_SECONDS_DEFAULT: f64 = 30.0;
 
 /// Warmup (if asked for), then profiling.
-pub(super) fn phases(settings: &Settings, problems: &mut Problems) -> Vec<PhasePlan> {
+pub(super) fn phases(
+    settings: &Settings,
+    fixed_schedule: bool,
+    problems: &mut Problems,
+) -> Vec<PhasePlan> {
     check(settings, problems);
     let warmup = warmup(settings, problems);
     if settings.given("--warmup-seamless") && warmup.is_none() {
         problems.push("--warmup-seamless needs a warmup: give --warmup-request-count, --num-warmup-sessions or --warmup-duration");
     }
-    let profiling = profiling(settings, problems);
+    let profiling = profiling(settings, fixed_schedule, problems);
     warmup.into_iter().chain([profiling]).collect()
 }
 
-fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
+fn profiling(settings: &Settings, fixed_schedule: bool, problems: &mut Problems) -> PhasePlan {
     let mut stop = StopRule {
         requests: settings.integer("--request-count"),
         sessions: settings.integer("--conversation-num"),
@@ -34,15 +38,20 @@ fn profiling(settings: &Settings, problems: &mut Problems) -> PhasePlan {
             .number("--benchmark-duration")
             .map(Nanos::from_seconds),
     };
-    if stop == StopRule::default() {
+    // A fixed schedule has as many requests as its dataset.
+    if stop == StopRule::default() && !fixed_schedule {
         stop.requests = Some(REQUESTS_DEFAULT);
     }
     let grace = settings
         .number("--benchmark-grace-period")
         .unwrap_or(GRACE_SECONDS_DEFAULT);
-    let arrivals = match users::users(settings, &stop, problems) {
-        Some(users) => Arrivals::Users(users),
-        None => rate::arrivals(settings, &rate::PROFILING, problems),
+    // Flags of another pace are refused where the fixed schedule is read.
+    let arrivals = if fixed_schedule {
+        Arrivals::FixedSchedule
+    } else if let Some(users) = users::users(settings, &stop, problems) {
+        Arrivals::Users(users)
+    } else {
+        rate::arrivals(settings, &rate::PROFILING, problems)
     };
     let concurrency = settings
         .size("--concurrency")
@@ -123,12 +132,14 @@ pub(super) fn stimulus(phase: &PhasePlan) -> String {
     let concurrency = phase.concurrency.map(|n| format!("concurrency{n}"));
     let rate = match &phase.arrivals {
         Arrivals::ClosedLoop | Arrivals::Users(_) => None,
+        Arrivals::FixedSchedule => Some("fixed_schedule".to_owned()),
         Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
-            Some(*rate)
+            Some(format!("request_rate{}", python_float(*rate)))
         }
-        Arrivals::Changing { curve, .. } => Some(curve.last()),
+        Arrivals::Changing { curve, .. } => {
+            Some(format!("request_rate{}", python_float(curve.last())))
+        }
     };
-    let rate = rate.map(|rate| format!("request_rate{}", python_float(rate)));
     concurrency
         .into_iter()
         .chain(rate)

@@ -145,14 +145,15 @@ fn profile(words: &[String]) -> Result<Command, Problems> {
 fn plan(settings: &Settings, problems: &mut Problems) -> Plan {
     let endpoint = endpoint::endpoint(settings, problems);
     let models = models(settings, endpoint.built_in_server, problems);
-    let phases = load::phases(settings, problems);
+    let dataset = data::dataset(settings, endpoint.kind, problems);
+    let phases = load::phases(settings, dataset.fixed_schedule.is_some(), problems);
     let profiling = &phases[phases.len() - 1];
     let output = output::output(settings, &models, endpoint.kind, profiling, problems);
     let goodput = settings.objectives("--goodput").iter();
     let mut plan = Plan {
         models,
         model_selection: model_selection(settings, problems),
-        dataset: data::dataset(settings, endpoint.kind, problems),
+        dataset,
         endpoint,
         tokenizer: TokenizerPlan {
             name: settings.text("--tokenizer").map(str::to_owned),

@@ -3,13 +3,14 @@
 //! In: nothing; these are plain values. Out: what every other room reads. Never: a flag, an environment variable or a default
 //! that a later room would have to guess.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::cancellation::CancellationPlan;
 use super::driver::{DriverKind, StampKind, WaitPlan};
+use super::fixed_schedule::FixedSchedule;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
@@ -185,6 +186,8 @@ pub struct DatasetPlan {
     pub output_tokens: Option<Length>,
     /// Verbatim system message.
     pub system_prompt: Option<String>,
+    /// Which of the dataset's timestamps are followed; `None` follows none.
+    pub fixed_schedule: Option<FixedSchedule>,
 }
 
 /// Where conversations come from.
@@ -197,6 +200,31 @@ pub enum DatasetSource {
         /// The file.
         path: PathBuf,
     },
+    /// `--custom-dataset-type multi_turn`: JSONL.
+    MultiTurn {
+        /// The file.
+        path: PathBuf,
+    },
+    /// `--custom-dataset-type mooncake_trace`: JSONL.
+    MooncakeTrace {
+        /// The file.
+        path: PathBuf,
+        /// Tokens that one of its hash ids stands for, at least 1.
+        block_tokens: u32,
+    },
+}
+
+impl DatasetSource {
+    /// The file, if it is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            DatasetSource::Synthetic(_) => None,
+            DatasetSource::SingleTurn { path }
+            | DatasetSource::MultiTurn { path }
+            | DatasetSource::MooncakeTrace { path, .. } => Some(path),
+        }
+    }
 }
 
 /// A synthetic dataset.
@@ -332,6 +360,8 @@ pub enum Arrivals {
         /// Requests per second.
         rate: f64,
     },
+    /// At the dataset's own timestamps.
+    FixedSchedule,
     /// Gaps of a gamma law; see [`Gaps::Gamma`].
     Gamma {
         /// Requests per second.

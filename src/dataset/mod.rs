@@ -7,12 +7,17 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use crate::clock::Nanos;
 use crate::config::{DatasetSource, Plan};
 use crate::tokenizer::Tokenizer;
 
 mod code;
 mod fit;
+mod fixed_schedule;
 mod length;
+mod lines;
+mod mooncake;
+mod multi_turn;
 mod pieces;
 mod sampler;
 mod seed;
@@ -67,8 +72,30 @@ pub struct Turn {
     pub max_tokens: Option<u32>,
     /// Think time before this turn, in milliseconds (0 for a first turn).
     pub delay_ms: f64,
+    /// When it is due, in milliseconds after the schedule's zero (as in the file before the zero is known). Only the fixed schedule
+    /// follows it.
+    pub timestamp_ms: Option<f64>,
     /// Extra top-level body fields, over `--extra-inputs`.
     pub extra: Map<String, Value>,
+}
+
+impl Corpus {
+    /// When each conversation begins after the schedule's zero, in the order of the file; those without a timestamp are left out.
+    pub fn begins(&self) -> impl Iterator<Item = (Nanos, u32)> {
+        let numbered = self.conversations.iter().zip(0_u32..);
+        numbered.filter_map(|(conversation, number)| {
+            let own = conversation.turns.first()?.own_time()?;
+            Some((own, number))
+        })
+    }
+}
+
+impl Turn {
+    /// When it is due after the schedule's zero, where it has a time of its own.
+    #[must_use]
+    pub fn own_time(&self) -> Option<Nanos> {
+        self.timestamp_ms.map(|ms| Nanos::from_seconds(ms / 1e3))
+    }
 }
 
 /// Why there is no corpus.
@@ -88,6 +115,9 @@ pub enum DatasetError {
     /// The input file holds no entry.
     #[error("--input-file {}: no entries; give one JSON object per line, such as {{\"text\": \"Hello\"}}", .0.display())]
     Empty(PathBuf),
+    /// A fixed schedule was asked for, and the dataset has nothing to follow.
+    #[error("--fixed-schedule: {0}")]
+    Schedule(String),
     /// The plan asks for no conversations.
     #[error("--num-dataset-entries 0: give 1 or more")]
     NoEntries,
@@ -106,10 +136,19 @@ pub fn build(
     tokenizer: &dyn Tokenizer,
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
-    match &plan.dataset.source {
+    let source = &plan.dataset.source;
+    let (mut corpus, notes) = match source {
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
         DatasetSource::SingleTurn { path } => single_turn::read(plan, path, seed),
+        DatasetSource::MultiTurn { path } => multi_turn::read(plan, path, seed),
+        DatasetSource::MooncakeTrace { path, block_tokens } => {
+            mooncake::read(plan, path, *block_tokens, tokenizer, seed)
+        }
+    }?;
+    if let Some(schedule) = plan.dataset.fixed_schedule {
+        fixed_schedule::settle(schedule, source.path(), &mut corpus)?;
     }
+    Ok((corpus, notes))
 }
 
 #[cfg(test)]

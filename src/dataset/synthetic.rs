@@ -305,6 +305,7 @@ impl<'a> Maker<'a> {
             model: pick_model(self.plan, overall, &mut generators.model),
             max_tokens: output.map(|length| length::draw_output(length, &mut generators.output)),
             delay_ms,
+            timestamp_ms: None,
             extra: Map::new(),
         }
     }

@@ -42,6 +42,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             sampling: Sampling::Sequential,
             output_tokens: None,
             system_prompt: None,
+            fixed_schedule: None,
         },
         phases: Vec::new(),
         goodput: Vec::new(),

@@ -10,6 +10,7 @@ use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
 use crate::endpoint::Reply;
 use crate::record::Exchange;
+use crate::schedule::Timeline;
 use crate::wire::{Fault, Limits};
 
 /// What is the same for every worker of a run.
@@ -64,6 +65,14 @@ pub trait Workload {
     fn turn_count(&self, conversation: u32) -> u32;
     /// Think time before `turn`.
     fn delay(&self, conversation: u32, turn: u32) -> Nanos;
+    /// When the conversations of a fixed schedule begin; asked once for a phase that follows one.
+    fn timeline(&self) -> Arc<Timeline> {
+        Arc::default()
+    }
+    /// When `turn` is due after the phase's start, where it has a time of its own.
+    fn own_time(&self, _conversation: u32, _turn: u32) -> Option<Nanos> {
+        None
+    }
     /// The most tokens that the reply to `turn` may have, where the request says so; room is made for them.
     fn reply_tokens(&self, _conversation: u32, _turn: u32) -> Option<u32> {
         None

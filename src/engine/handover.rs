@@ -4,7 +4,6 @@
 //! before end. Never: two hand-overs at once: a phase goes on until the one before it has drained.
 
 use crate::clock::{Nanos, Tick};
-use crate::schedule::Schedule;
 
 use super::phase::{Cut, Phases};
 use super::{Engine, GATE_WAIT};
@@ -86,9 +85,7 @@ impl Engine {
         let prefills = tail.schedule.prefills();
         self.phases.tail = Some(tail).filter(|_| open > 0);
         self.phases.index = next;
-        let setup = &self.setup;
-        let plan = &setup.phases[next];
-        let mut schedule = Schedule::new(plan, setup.seed, self.shard, setup.rate, start);
+        let mut schedule = self.schedule_of(&self.setup.phases[next], start);
         schedule.hold(open, prefills);
         self.start_phase(schedule);
         None

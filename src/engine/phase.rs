@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::clock::Tick;
+use crate::config::{Arrivals, PhasePlan};
 use crate::record::Outcome;
 use crate::schedule::{Intent, IntentKind, Schedule, Verdict};
 
@@ -383,9 +384,19 @@ impl Engine {
             self.phases.next_send = start;
             return start;
         }
-        let schedule = Schedule::new(plan, self.setup.seed, self.shard, self.setup.rate, start);
+        let schedule = self.schedule_of(plan, start);
         self.start_phase(schedule);
         self.run_phase(now)
+    }
+
+    /// This worker's part of `plan`, begun at `start`.
+    pub(super) fn schedule_of(&self, plan: &PhasePlan, start: Tick) -> Schedule {
+        let (seed, rate) = (self.setup.seed, self.setup.rate);
+        if plan.arrivals == Arrivals::FixedSchedule {
+            Schedule::replay(plan, &self.workload.timeline(), self.shard, rate, start)
+        } else {
+            Schedule::new(plan, seed, self.shard, rate, start)
+        }
     }
 
     /// The phase at the index is under way.

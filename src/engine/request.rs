@@ -328,8 +328,12 @@ impl Engine {
         let due = match &mut session.course {
             Some(course) => course.next_due(session.turn, now),
             None => {
-                let think = self.workload.delay(session.conversation, session.turn);
-                now.plus(self.setup.rate.ticks(think))
+                let own = self.workload.own_time(session.conversation, session.turn);
+                let own = own.and_then(|after| self.phases.running().schedule.own_time(after));
+                own.unwrap_or_else(|| {
+                    let think = self.workload.delay(session.conversation, session.turn);
+                    now.plus(self.setup.rate.ticks(think))
+                })
             }
         };
         self.phases.running().wait(Waiting {
@@ -340,7 +344,8 @@ impl Engine {
     }
 
     fn start_session(&mut self, number: u64) -> Session {
-        let conversation = self.workload.pick(self.phases.index(), number);
+        let told = self.phases.running().schedule.conversation(number);
+        let conversation = told.unwrap_or_else(|| self.workload.pick(self.phases.index(), number));
         let course = self.phases.running().schedule.course();
         let turn_count = match &course {
             Some(course) => course.turns,

@@ -165,6 +165,8 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
         }
         Arrivals::Changing { curve, .. } => workers_for(curve.most()),
         Arrivals::Users(plan) => workers_for(plan.rate),
+        // Its rate is not known before the file is read, and may be in bursts.
+        Arrivals::FixedSchedule => usize::MAX,
     });
     worth
         .max()

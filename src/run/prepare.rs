@@ -16,7 +16,7 @@ use crate::endpoint::{Bodies, HeaderTemplate, render};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
-use crate::schedule::url_order;
+use crate::schedule::{Timeline, url_order};
 use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
@@ -55,6 +55,7 @@ impl Prepared {
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
         let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
         check_users(&plan, &corpus)?;
+        let timeline = Arc::new(Timeline::new(corpus.begins()));
         let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
         let headers = HeaderTemplate::new(&plan.endpoint);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
@@ -64,6 +65,7 @@ impl Prepared {
                 corpus,
                 bodies,
                 headers,
+                timeline,
                 seed,
             }),
             tokenizer: loaded.tokenizer,

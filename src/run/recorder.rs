@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Anchor, Calibration, Clock, Nanos, Rate, Tick};
-use crate::config::{ExportLevel, PhaseKind, PhasePlan, Plan};
+use crate::config::{Arrivals, ExportLevel, PhaseKind, PhasePlan, Plan};
 use crate::endpoint::Bodies;
 use crate::engine::Stop;
 use crate::metric::{Accumulator, Context, PhaseFrame, Slice, Slices, request};
@@ -409,6 +409,10 @@ impl Recorder {
 
 /// When the first request of a phase begun at `start` is due, on any worker.
 fn first_due(phase: &PhasePlan, plan: &Plan, rate: Rate, start: Tick) -> Tick {
+    if phase.arrivals == Arrivals::FixedSchedule {
+        // The schedule's zero, from which a trace's times count.
+        return start;
+    }
     let all = Shard { index: 0, count: 1 };
     let seed = plan.random_seed.unwrap_or(0);
     match Schedule::new(phase, seed, all, rate, start).next(start) {

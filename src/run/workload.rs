@@ -10,6 +10,7 @@ use crate::dataset::{ContextMode, Corpus, Sampler};
 use crate::endpoint::{Bodies, HeaderTemplate, Reply, render, shows_content};
 use crate::engine::Workload;
 use crate::record::{Exchange, reply_of};
+use crate::schedule::Timeline;
 use crate::wire::write_request_head;
 
 /// What every worker reads and none writes.
@@ -22,6 +23,8 @@ pub(super) struct Material {
     pub(super) bodies: Arc<Bodies>,
     /// Header fields.
     pub(super) headers: HeaderTemplate,
+    /// When conversations begin, with a fixed schedule.
+    pub(super) timeline: Arc<Timeline>,
     /// Root seed.
     pub(super) seed: u64,
 }
@@ -63,6 +66,15 @@ impl Workload for CorpusWorkload {
     fn delay(&self, conversation: u32, turn: u32) -> Nanos {
         let turns = &self.material.corpus.conversations[conversation as usize].turns;
         Nanos::from_seconds(turns[turn as usize].delay_ms / 1e3)
+    }
+
+    fn timeline(&self) -> Arc<Timeline> {
+        Arc::clone(&self.material.timeline)
+    }
+
+    fn own_time(&self, conversation: u32, turn: u32) -> Option<Nanos> {
+        let turns = &self.material.corpus.conversations[conversation as usize].turns;
+        turns[turn as usize].own_time()
     }
 
     fn reply_tokens(&self, conversation: u32, turn: u32) -> Option<u32> {

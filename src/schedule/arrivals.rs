@@ -60,7 +60,9 @@ impl Arrivals {
         start: Tick,
     ) -> Option<Arrivals> {
         let (gaps, rate, curve) = match &plan.arrivals {
-            config::Arrivals::ClosedLoop | config::Arrivals::Users(_) => return None,
+            config::Arrivals::ClosedLoop
+            | config::Arrivals::Users(_)
+            | config::Arrivals::FixedSchedule => return None,
             config::Arrivals::Constant { rate } => (Gaps::Even, *rate, None),
             config::Arrivals::Poisson { rate } => (Gaps::Exponential, *rate, None),
             config::Arrivals::Gamma { rate, shape } => (Gaps::Gamma { shape: *shape }, *rate, None),

@@ -40,6 +40,11 @@ impl Schedule {
         let arrivals = match &self.pace {
             Pace::Slots { .. } => return 0,
             Pace::Users(users) => return users.due_before(until).saturating_sub(self.issued),
+            Pace::Replay(replay) => {
+                let own = self.started..self.session_limit.unwrap_or(0);
+                let due = own.map_while(|nth| replay.begins(self.deal.number(nth)));
+                return due.take_while(|&due| due < until).count() as u64;
+            }
             Pace::Arrivals { arrivals, .. } => arrivals,
         };
         if self.deal.places() == 0 {

@@ -8,6 +8,7 @@ mod cancellation;
 mod deal;
 mod handover;
 mod late;
+mod replay;
 mod rotation;
 mod slots;
 mod users;
@@ -19,6 +20,8 @@ use crate::config::{self, PhasePlan};
 use arrivals::Arrivals;
 pub use cancellation::CancellationDraw;
 use deal::Deal;
+use replay::Replay;
+pub use replay::Timeline;
 pub use rotation::url_order;
 use slots::{Opening, Slots};
 pub use users::Course;
@@ -94,6 +97,8 @@ enum Pace {
     Slots { ready: VecDeque<Tick> },
     /// An arrival. It takes a ready turn before it starts a session.
     Arrivals { arrivals: Arrivals, ready: u64 },
+    /// A trace's own times.
+    Replay(Replay),
     /// A user's time to speak.
     Users(Box<Users>),
 }
@@ -168,14 +173,10 @@ impl Schedule {
     /// The part of `phase` that falls to `shard`, begun at `start`. `rate` turns the plan's lengths of time into ticks.
     ///
     /// A closed loop without a concurrency has one slot. Everything that grows is allocated here.
+    ///
+    /// A fixed schedule has times of its own: see [`Schedule::replay`].
     #[must_use]
     pub fn new(phase: &PhasePlan, seed: u64, shard: Shard, rate: Rate, start: Tick) -> Schedule {
-        assert!(
-            shard.index < shard.count,
-            "worker {} of {} does not exist",
-            shard.index,
-            shard.count
-        );
         let mut concurrency = phase.concurrency.map(|most| most as u64);
         let prefill = phase.slots.prefill.map(|most| most as u64);
         let by_arrivals = Deal::by_arrivals(shard, concurrency, prefill);
@@ -198,6 +199,23 @@ impl Schedule {
                 }
             },
         };
+        Schedule::build(phase, shard, (rate, start), (deal, pace, concurrency))
+    }
+
+    fn build(
+        phase: &PhasePlan,
+        shard: Shard,
+        (rate, start): (Rate, Tick),
+        (deal, pace, concurrency): (Deal, Pace, Option<u64>),
+    ) -> Schedule {
+        assert!(
+            shard.index < shard.count,
+            "worker {} of {} does not exist",
+            shard.index,
+            shard.count
+        );
+        let prefill = phase.slots.prefill.map(|most| most as u64);
+        let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
         let slots = |total: u64, ramp: Option<Nanos>| {
             let opening = Opening {
                 total,
@@ -298,6 +316,13 @@ impl Schedule {
                     })
                 }
             }
+            Pace::Replay(replay) => {
+                let session = may_start.then(|| self.deal.number(self.started));
+                match replay.pull(session, self.deadline, (slot_free, prefill_free), now) {
+                    Err(Verdict::Done) if open > 0 => Err(Verdict::WaitForSlot),
+                    pulled => pulled,
+                }
+            }
         };
         match verdict {
             Ok((due, starts)) => Verdict::Send(self.issue(due, starts)),
@@ -322,6 +347,7 @@ impl Schedule {
                 }
                 *ready += 1;
             }
+            Pace::Replay(replay) => replay.turn_ready(at),
         }
         debug_assert!(
             self.ready_count() <= self.open,
@@ -435,6 +461,7 @@ impl Schedule {
         match &self.pace {
             Pace::Slots { ready } => ready.len() as u64,
             Pace::Arrivals { ready, .. } => *ready,
+            Pace::Replay(replay) => replay.ready_count(),
             Pace::Users(users) => users.ready_count(),
         }
     }

@@ -34,16 +34,9 @@ pub const LATER: &[Flag] = refused_table! {
         ["--open-loop-strict"] Switch;
         ["--omit-kv-hints"] Switch;
         ["--force-min-tokens", "--no-force-min-tokens"] Switch;
-        ["--prompt-input-tokens-block-size", "--synthetic-input-tokens-block-size", "--isl-block-size"] Text;
     }
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
-    }
-    Later "sending at the dataset's own timestamps is planned; --request-rate works" {
-        ["--fixed-schedule"] Switch;
-        ["--fixed-schedule-auto-offset"] Switch;
-        ["--fixed-schedule-start-offset"] Text;
-        ["--fixed-schedule-end-offset"] Text;
     }
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;

@@ -77,12 +77,9 @@ fn sessions_group_lines_in_the_order_of_their_first_line() {
 }
 
 #[test]
-fn a_timestamp_is_taken_with_a_note() {
-    let (_, notes) = parsed("{\"text\": \"a\", \"timestamp\": 5}").unwrap();
-    assert!(
-        notes[0].starts_with("in.jsonl: 1 lines have a timestamp"),
-        "{notes:?}"
-    );
+fn a_timestamp_is_taken() {
+    let (corpus, _) = parsed("{\"text\": \"a\", \"timestamp\": 5}").unwrap();
+    assert_eq!(corpus.conversations[0].turns[0].timestamp_ms, Some(5.0));
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! A dataset's own times, as a fixed schedule follows them.
+//!
+//! In: a corpus with the file's timestamps, and the offsets asked for. Out: the same corpus with times after the schedule's zero, without
+//! what lies outside the offsets. Never: a request at a time that the file does not say.
+
+use std::path::Path;
+
+use super::{Corpus, DatasetError};
+use crate::config::FixedSchedule;
+
+/// The longest schedule in milliseconds: some thirty years, far inside 64 bits of nanoseconds.
+const LONGEST_MS: f64 = 1e12;
+
+/// Drops turns outside the offsets, and moves all times so that the schedule's zero is 0. `path` is for messages only.
+pub(super) fn settle(
+    schedule: FixedSchedule,
+    path: Option<&Path>,
+    corpus: &mut Corpus,
+) -> Result<(), DatasetError> {
+    let shown = path.map_or_else(
+        || "the synthetic dataset".to_owned(),
+        |path| path.display().to_string(),
+    );
+    let start = schedule.start_ms.map_or(0.0, |start| start as f64);
+    let end = schedule.end_ms.map_or(f64::INFINITY, |end| end as f64);
+    let times = |corpus: &Corpus| -> usize {
+        let turns = corpus.conversations.iter().flat_map(|c| &c.turns);
+        turns.filter(|turn| turn.timestamp_ms.is_some()).count()
+    };
+    if times(corpus) == 0 {
+        return Err(DatasetError::Schedule(format!(
+            "{shown} has no timestamps; give a file whose first turns have a field timestamp in milliseconds, or use --request-rate"
+        )));
+    }
+    for conversation in &mut corpus.conversations {
+        let within = |ms: f64| (start..=end).contains(&ms);
+        conversation
+            .turns
+            .retain(|turn| turn.timestamp_ms.is_none_or(within));
+    }
+    corpus.conversations.retain(|c| !c.turns.is_empty());
+    let firsts = corpus.conversations.iter().map(|c| (&c.id, &c.turns[0]));
+    let mut zero = f64::INFINITY;
+    for (id, first) in firsts {
+        let Some(ms) = first.timestamp_ms else {
+            return Err(DatasetError::Schedule(format!(
+                "{shown}: the first turn of session {id:?} has no field timestamp (within the offsets); each conversation needs one"
+            )));
+        };
+        zero = zero.min(ms);
+    }
+    if corpus.conversations.is_empty() {
+        return Err(DatasetError::Schedule(format!(
+            "{shown} has no timestamp from --fixed-schedule-start-offset {start} to --fixed-schedule-end-offset {end}; widen them"
+        )));
+    }
+    if !schedule.auto_offset {
+        zero = start;
+    }
+    for turn in corpus.conversations.iter_mut().flat_map(|c| &mut c.turns) {
+        if let Some(ms) = &mut turn.timestamp_ms {
+            // A later turn may bear an earlier time than the first one of all: it is due at once then.
+            *ms = (*ms - zero).max(0.0);
+            if *ms > LONGEST_MS {
+                return Err(DatasetError::Schedule(format!(
+                    "{shown}: field timestamp: {ms} milliseconds after the schedule's zero is more than {LONGEST_MS}; are they milliseconds?"
+                )));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Traces that are replayed at their own times.
+//!
+//! In: timelines, some with bursts and out of order. Out: who begins when, which must not hang on the workers. Never: a server.
+
+use std::sync::Arc;
+
+use tokenring::clock::{Nanos, Rate, Tick};
+use tokenring::config::{Arrivals, SlotPlan, StopRule};
+use tokenring::schedule::{IntentKind, Schedule, Shard, Timeline, Verdict};
+
+use super::{duration, plan};
+
+/// A trace of bursts out of order, dealt to 1, 2, 3 and 7 workers: every session begins at its tick, once, and all together are the
+/// one-worker replay.
+#[test]
+fn a_replay_begins_each_session_at_its_tick_whatever_the_workers() {
+    let times: Vec<u64> = (0..4_000_u64)
+        .map(|n| n * 7_919 % 4_001 / 20 * 1_000_000)
+        .collect();
+    let firsts = times.iter().zip(0_u32..).map(|(&due, n)| (Nanos(due), n));
+    let timeline = Arc::new(Timeline::new(firsts));
+    let mut right: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
+    right.sort_by_key(|&(due, _)| due);
+    let plan = plan(Arrivals::FixedSchedule, None, StopRule::default());
+    for count in [1, 2, 3, 7] {
+        let mut begun = Vec::new();
+        for index in 0..count {
+            let shard = Shard { index, count };
+            let start = Tick(5);
+            let mut schedule = Schedule::replay(&plan, &timeline, shard, Rate::NANOS, start);
+            let mut now = start;
+            loop {
+                match schedule.next(now) {
+                    Verdict::Send(intent) => {
+                        assert_eq!(intent.due, now, "sent at its tick");
+                        let IntentKind::Start { session } = intent.kind else {
+                            panic!("no turn is ready");
+                        };
+                        let who = schedule
+                            .conversation(session)
+                            .expect("a session of the trace");
+                        begun.push((session, (now.0 - start.0, who)));
+                        schedule.session_ended(now);
+                    }
+                    Verdict::WaitUntil(due) => now = due,
+                    Verdict::WaitForSlot | Verdict::NeedTurns { .. } => panic!("there is no cap"),
+                    Verdict::Done => break,
+                }
+            }
+        }
+        begun.sort_unstable();
+        let begun: Vec<(u64, u32)> = begun.into_iter().map(|(_, entry)| entry).collect();
+        assert_eq!(begun, right, "{count} workers");
+    }
+}
+
+#[test]
+fn an_entry_that_waits_takes_twelve_bytes() {
+    let firsts = (0..1_000_000_u32).map(|n| (Nanos(u64::from(n)), n));
+    let timeline = Timeline::new(firsts);
+    assert!(
+        timeline.heap_bytes() <= 12 * timeline.len(),
+        "{}",
+        timeline.heap_bytes()
+    );
+}
+
+/// One session at a time: the second waits for the first one's slot, its later turn is sent before it, and all keep their due times.
+#[test]
+fn a_beginning_without_a_slot_waits_and_lets_turns_pass() {
+    let timeline = Arc::new(Timeline::new([(Nanos(10), 0), (Nanos(20), 1)]));
+    let plan = plan(Arrivals::FixedSchedule, Some(1), StopRule::default());
+    let only = Shard { index: 0, count: 1 };
+    let mut schedule = Schedule::replay(&plan, &timeline, only, Rate::NANOS, Tick(0));
+    let due = |verdict| match verdict {
+        Verdict::Send(intent) => (intent.due, intent.slot, intent.kind),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(schedule.next(Tick(0)), Verdict::WaitUntil(Tick(10)));
+    let start = |session| IntentKind::Start { session };
+    assert_eq!(due(schedule.next(Tick(10))), (Tick(10), Tick(10), start(0)));
+    assert_eq!(schedule.next(Tick(25)), Verdict::WaitForSlot);
+    let own = schedule.own_time(Nanos(30)).expect("a replay has times");
+    assert_eq!(own, Tick(30));
+    schedule.turn_ready(own);
+    assert_eq!(
+        due(schedule.next(Tick(31))),
+        (Tick(30), Tick(30), IntentKind::Continue)
+    );
+    assert_eq!(schedule.next(Tick(31)), Verdict::WaitForSlot);
+    schedule.session_ended(Tick(40));
+    assert_eq!(due(schedule.next(Tick(41))), (Tick(20), Tick(40), start(1)));
+    schedule.session_ended(Tick(50));
+    assert_eq!(schedule.next(Tick(50)), Verdict::Done);
+}
+
+/// Every turn takes a prefill slot, a later one of a trace too.
+#[test]
+fn a_replay_waits_for_prefill_slots() {
+    let timeline = Arc::new(Timeline::new([(Nanos(10), 0), (Nanos(10), 1)]));
+    let mut plan = plan(Arrivals::FixedSchedule, None, StopRule::default());
+    plan.slots = SlotPlan {
+        prefill: Some(1),
+        ..SlotPlan::default()
+    };
+    let only = Shard { index: 0, count: 1 };
+    let mut schedule = Schedule::replay(&plan, &timeline, only, Rate::NANOS, Tick(0));
+    assert!(matches!(schedule.next(Tick(10)), Verdict::Send(_)));
+    assert_eq!(schedule.next(Tick(10)), Verdict::WaitForSlot);
+    schedule.prefill_ended(Tick(15));
+    let Verdict::Send(second) = schedule.next(Tick(16)) else {
+        panic!("the prefill slot is free");
+    };
+    assert_eq!((second.due, second.slot), (Tick(10), Tick(15)));
+    schedule.turn_ready(Tick(17));
+    assert_eq!(schedule.next(Tick(17)), Verdict::WaitForSlot);
+    schedule.prefill_ended(Tick(18));
+    assert!(matches!(schedule.next(Tick(18)), Verdict::Send(_)));
+}
+
+#[test]
+fn nothing_begins_from_the_deadline_on() {
+    let timeline = Arc::new(Timeline::new([(Nanos(10), 0), (Nanos(20), 1)]));
+    let plan = plan(Arrivals::FixedSchedule, None, duration(20));
+    let only = Shard { index: 0, count: 1 };
+    let mut schedule = Schedule::replay(&plan, &timeline, only, Rate::NANOS, Tick(0));
+    assert!(matches!(schedule.next(Tick(10)), Verdict::Send(_)));
+    assert_eq!(
+        schedule.next(Tick(11)),
+        Verdict::WaitForSlot,
+        "a turn may come"
+    );
+    schedule.session_ended(Tick(12));
+    assert_eq!(schedule.next(Tick(12)), Verdict::Done);
+}
