@@ -190,7 +190,8 @@ impl Cursor {
             let from = points[self.passed - 1];
             let length = next.seconds - from.seconds;
             let area = length * f64::midpoint(from.rate, next.rate);
-            if self.promised + area > arrivals {
+            // Reached at the segment's very end counts: if the rate is 0 from there on, that is when it was due.
+            if area > 0.0 && self.promised + area >= arrivals {
                 let slope = (next.rate - from.rate) / length;
                 return from.seconds + crossing(from.rate, slope, arrivals - self.promised);
             }
