@@ -261,19 +261,10 @@ fn poisson_gaps_follow_the_exponential_law() {
     let (rate, count) = (250.0, 20_000_u32);
     for seed in [0, 1, 42] {
         let dues = dues(Arrivals::Poisson { rate }, seed, 3, u64::from(count));
-        let mut gaps: Vec<f64> = std::iter::once(&Tick(0))
-            .chain(&dues)
-            .zip(&dues)
-            .map(|(a, b)| b.since(*a) as f64 / 1e9)
-            .collect();
-        gaps.sort_unstable_by(f64::total_cmp);
-        let n = f64::from(count);
-        let distance = gaps.iter().enumerate().fold(0.0_f64, |worst, (i, gap)| {
-            let law = 1.0 - (-gap * rate).exp();
-            worst.max(law - i as f64 / n).max((i + 1) as f64 / n - law)
-        });
+        let gaps = rates::gaps(&dues, |seconds| seconds);
+        let distance = rates::distance(gaps, |gap| 1.0 - (-gap * rate).exp());
         assert!(
-            distance < 1.63 / n.sqrt(),
+            distance < 1.63 / f64::from(count).sqrt(),
             "seed {seed}: distance {distance}"
         );
     }

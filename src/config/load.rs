@@ -5,7 +5,7 @@
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{Arrivals, PhaseKind, PhasePlan, StopRule};
-use super::rate;
+use super::rate::{self, RateCurve};
 use super::slots;
 use super::users;
 use crate::clock::Nanos;
@@ -22,15 +22,23 @@ pub(super) fn phases(
     problems: &mut Problems,
 ) -> Vec<PhasePlan> {
     check(settings, problems);
-    let warmup = warmup(settings, problems);
+    // Only profiling tells what is wrong with it: a phase at another pace does not look at it.
+    let series = rate::series(settings);
+    let readable = series.as_ref().and_then(|series| series.as_ref().ok());
+    let warmup = warmup(settings, readable);
     if settings.given("--warmup-seamless") && warmup.is_none() {
         problems.push("--warmup-seamless needs a warmup: give --warmup-request-count, --num-warmup-sessions or --warmup-duration");
     }
-    let profiling = profiling(settings, fixed_schedule, problems);
+    let profiling = profiling(settings, fixed_schedule, series, problems);
     warmup.into_iter().chain([profiling]).collect()
 }
 
-fn profiling(settings: &Settings, fixed_schedule: bool, problems: &mut Problems) -> PhasePlan {
+fn profiling(
+    settings: &Settings,
+    fixed_schedule: bool,
+    series: Option<Result<RateCurve, String>>,
+    problems: &mut Problems,
+) -> PhasePlan {
     let mut stop = StopRule {
         requests: settings.integer("--request-count"),
         sessions: settings.integer("--conversation-num"),
@@ -51,7 +59,11 @@ fn profiling(settings: &Settings, fixed_schedule: bool, problems: &mut Problems)
     } else if let Some(users) = users::users(settings, &stop, problems) {
         Arrivals::Users(users)
     } else {
-        rate::arrivals(settings, &rate::PROFILING, problems)
+        let series = series.transpose().unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        });
+        rate::arrivals(settings, &rate::PROFILING, series.as_ref())
     };
     let concurrency = settings
         .size("--concurrency")
@@ -68,7 +80,7 @@ fn profiling(settings: &Settings, fixed_schedule: bool, problems: &mut Problems)
     }
 }
 
-fn warmup(settings: &Settings, problems: &mut Problems) -> Option<PhasePlan> {
+fn warmup(settings: &Settings, series: Option<&RateCurve>) -> Option<PhasePlan> {
     let stop = StopRule {
         requests: settings.integer("--warmup-request-count"),
         sessions: settings.integer("--num-warmup-sessions"),
@@ -79,7 +91,7 @@ fn warmup(settings: &Settings, problems: &mut Problems) -> Option<PhasePlan> {
     if stop == StopRule::default() {
         return None;
     }
-    let arrivals = rate::arrivals(settings, &rate::WARMUP, problems);
+    let arrivals = rate::arrivals(settings, &rate::WARMUP, series);
     let concurrency = settings
         .size("--warmup-concurrency")
         .or(settings.size("--concurrency"))

@@ -180,6 +180,12 @@ impl RateCurve {
     }
 }
 
+/// `--request-rate-series`, read; or what is wrong with it.
+pub(super) fn series(settings: &Settings) -> Option<Result<RateCurve, String>> {
+    let path = settings.text("--request-rate-series")?;
+    Some(RateCurve::read(Path::new(path)))
+}
+
 /// Flags of one phase's rate.
 pub(super) struct Names {
     pub(super) rate: &'static str,
@@ -203,24 +209,13 @@ pub(super) const WARMUP: Names = Names {
 
 /// When the requests of a phase are due. Without a rate the loop is closed whatever the pattern; with one, every pattern but `constant` and
 /// `gamma` is taken for `poisson`, as in AIPerf, and `--arrival-smoothness` without a pattern means `gamma`.
-pub(super) fn arrivals(settings: &Settings, names: &Names, problems: &mut Problems) -> Arrivals {
+/// `series` is that of `--request-rate-series`.
+pub(super) fn arrivals(settings: &Settings, names: &Names, series: Option<&RateCurve>) -> Arrivals {
     let of =
         |name: &'static str, other: &'static str| settings.number(name).or(settings.number(other));
-    let own_rate = settings.number(names.rate);
-    let series = match settings.text("--request-rate-series") {
-        // A series is no rate of a warmup that has its own.
-        Some(_) if names.rate == WARMUP.rate && own_rate.is_some() => None,
-        Some(path) => match RateCurve::read(Path::new(path)) {
-            Ok(curve) => Some(curve),
-            Err(problem) => {
-                if names.rate == PROFILING.rate {
-                    problems.push(problem);
-                }
-                None
-            }
-        },
-        None => None,
-    };
+    // A series is no rate of a warmup that has its own.
+    let own_rate = names.rate == WARMUP.rate && settings.given(names.rate);
+    let series = series.filter(|_| !own_rate).cloned();
     let rate = of(names.rate, PROFILING.rate);
     if rate.is_none() && series.is_none() {
         return Arrivals::ClosedLoop;
@@ -262,11 +257,6 @@ pub(super) fn check(settings: &Settings, problems: &mut Problems) {
     if series && given("--request-rate") {
         problems
             .push("--request-rate and --request-rate-series exclude each other; give one of them");
-    }
-    if series && given("--user-centric-rate") {
-        problems.push(
-            "--request-rate-series and --user-centric-rate exclude each other; give one of them",
-        );
     }
     if given(PROFILING.ramp) && !series && !given(PROFILING.rate) {
         problems.push(format!("{} needs --request-rate or --request-rate-series: it says how long that rate takes to grow", PROFILING.ramp));

@@ -36,6 +36,18 @@ pub(super) struct Entry {
     pub(super) unknown: Vec<String>,
 }
 
+/// Reads the file at `path` with the `parse` of its format.
+pub(super) fn read(
+    plan: &Plan,
+    path: &Path,
+    seed: u64,
+    parse: impl FnOnce(&[u8], &Path, u64) -> Result<(Corpus, Vec<String>), DatasetError>,
+) -> Result<(Corpus, Vec<String>), DatasetError> {
+    let (mut corpus, mut notes) = parse(&bytes_of(path)?, path, seed)?;
+    notes.extend(complete(plan, path, &mut corpus, seed));
+    Ok((corpus, notes))
+}
+
 /// The bytes of the file at `path`.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, DatasetError> {
     std::fs::read(path).map_err(|source| DatasetError::Unreadable {

@@ -139,8 +139,8 @@ pub fn build(
     let source = &plan.dataset.source;
     let (mut corpus, notes) = match source {
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
-        DatasetSource::SingleTurn { path } => single_turn::read(plan, path, seed),
-        DatasetSource::MultiTurn { path } => multi_turn::read(plan, path, seed),
+        DatasetSource::SingleTurn { path } => lines::read(plan, path, seed, single_turn::parse),
+        DatasetSource::MultiTurn { path } => lines::read(plan, path, seed, multi_turn::parse),
         DatasetSource::MooncakeTrace { path, block_tokens } => {
             mooncake::read(plan, path, *block_tokens, tokenizer, seed)
         }

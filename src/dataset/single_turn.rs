@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::lines::{self, Entry, shown, text_field};
 use super::{ContextMode, Corpus, DatasetError, Turn};
-use crate::config::Plan;
 
 /// What may stand in a line.
 const KNOWN: &str =
@@ -25,17 +24,6 @@ const MEDIA: [&str; 7] = [
     "video",
     "videos",
 ];
-
-/// Reads the file at `path`.
-pub(super) fn read(
-    plan: &Plan,
-    path: &Path,
-    seed: u64,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let (mut corpus, mut notes) = parse(&lines::bytes_of(path)?, path, seed)?;
-    notes.extend(lines::complete(plan, path, &mut corpus, seed));
-    Ok((corpus, notes))
-}
 
 /// Reads lines. `path` is for messages only. Turns have no model yet.
 pub(crate) fn parse(

@@ -54,11 +54,6 @@ impl Waiting {
             pause.until
         }
     }
-
-    /// Most by which a sleep ends early to make up for late wake-ups, in ticks.
-    pub(super) fn allowance_most(&self, rate: Rate) -> u64 {
-        rate.ticks(self.spin)
-    }
 }
 
 /// How late this core wakes up, as sleeps that ran their time have shown: exceeded by about one in [`Lateness::ODDS`]. A virtual core may

@@ -4,7 +4,7 @@
 //! back for longer than [`LONGEST`].
 
 use crate::clock::{Nanos, Tick};
-use crate::driver::{ConnId, Op};
+use crate::driver::ConnId;
 use crate::schedule::Schedule;
 use crate::wire::Fault;
 
@@ -95,12 +95,8 @@ impl Engine {
         for (target, wanted) in missing.into_iter().enumerate() {
             let target = u16::try_from(target).unwrap_or(u16::MAX);
             for _ in self.table.held(target)..wanted {
-                let address = self.setup.targets[usize::from(target)].addresses[0];
-                let conn = self.table.open(target, None);
-                self.counts.connects += 1;
-                self.counts.open_connections += 1;
+                self.open(target, None);
                 self.ahead.pending += 1;
-                self.ops.push_back(Op::Connect { conn, address });
             }
         }
     }

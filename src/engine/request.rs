@@ -203,14 +203,15 @@ impl Engine {
                 self.send_request(conn);
                 conn
             }
-            None => self.open(url, flight),
+            None => self.open(url, Some(flight)),
         };
         self.request_deadlines.push(now, conn, serial);
     }
 
-    fn open(&mut self, url: u16, flight: Box<Flight>) -> ConnId {
+    /// Opens a connection to `url` that carries `flight`, or is there ahead of one.
+    pub(super) fn open(&mut self, url: u16, flight: Option<Box<Flight>>) -> ConnId {
         let address = self.setup.targets[usize::from(url)].addresses[0];
-        let conn = self.table.open(url, Some(flight));
+        let conn = self.table.open(url, flight);
         self.counts.connects += 1;
         self.counts.open_connections += 1;
         self.ops.push_back(Op::Connect { conn, address });
@@ -238,7 +239,7 @@ impl Engine {
         self.counts.resent += 1;
         let serial = flight.serial;
         let url = flight.exchange.id.url;
-        let fresh = self.open(url, flight);
+        let fresh = self.open(url, Some(flight));
         self.request_deadlines.moved(serial, fresh);
     }
 

@@ -4,7 +4,7 @@
 
 use crate::metric::PhaseFrame;
 use crate::metric::Stats;
-use crate::metric::registry::position;
+use crate::metric::request::index;
 use crate::record::Record;
 
 /// Sums over the requests of a phase. Times are wall-clock nanoseconds since the Unix epoch.
@@ -34,8 +34,6 @@ impl SentRate {
     /// `achieved_request_rate`, the same to when it was sent. Arrival 0 comes one gap after the start, so that a constant rate is asked
     /// for exactly; what a random law drew is in both alike.
     pub(super) fn fill(self, frame: Option<PhaseFrame>, rows: &mut [Option<Stats>]) {
-        const ASKED: usize = position("asked_request_rate");
-        const ACHIEVED: usize = position("achieved_request_rate");
         let Some(frame) = frame.filter(|frame| !frame.closed_loop && self.count > 0) else {
             return;
         };
@@ -43,7 +41,7 @@ impl SentRate {
             let length_ns = until_ns.saturating_sub(frame.start_ns);
             (length_ns > 0).then(|| Stats::scalar(self.count as f64 * 1e9 / length_ns as f64))
         };
-        rows[ASKED] = rate(self.last_due_ns);
-        rows[ACHIEVED] = rate(self.last_sent_ns);
+        rows[index!("asked_request_rate")] = rate(self.last_due_ns);
+        rows[index!("achieved_request_rate")] = rate(self.last_sent_ns);
     }
 }

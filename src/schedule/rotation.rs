@@ -29,8 +29,11 @@ pub fn url_order(strategy: &UrlStrategy, urls: usize) -> Vec<u16> {
         return (0..=last).collect();
     };
     assert_eq!(weights.len(), urls, "one weight for each URL");
-    let common = weights.iter().fold(0, |sum, &weight| divisor(sum, weight));
-    let weights: Vec<i64> = weights.iter().map(|w| i64::from(w / common)).collect();
+    let common = weights
+        .iter()
+        .fold(0, |sum, &weight| divisor(sum, weight.into()));
+    let shares = weights.iter().map(|&weight| u64::from(weight) / common);
+    let weights: Vec<i64> = shares.map(u64::cast_signed).collect();
     let sum: i64 = weights.iter().sum();
     let mut credits = vec![0_i64; urls];
     let turn = |_| {
@@ -48,7 +51,7 @@ pub fn url_order(strategy: &UrlStrategy, urls: usize) -> Vec<u16> {
 }
 
 /// Greatest common divisor.
-fn divisor(a: u32, b: u32) -> u32 {
+pub(super) fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 

@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 
 use super::deal::Deal;
+use super::rotation::divisor;
 use super::{Intent, IntentKind, Pace, Schedule, Verdict};
 use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{StopRule, UsersPlan};
@@ -303,11 +304,6 @@ fn ages(users: u32, lifetime: u64) -> Vec<u32> {
         ages[index(count - seat)] = age;
     }
     ages
-}
-
-/// Greatest common divisor.
-fn divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { divisor(b, a % b) }
 }
 
 /// A lane: users fit 32 bits, and so memory.

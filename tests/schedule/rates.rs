@@ -38,8 +38,8 @@ fn promised(curve: &RateCurve, seconds: f64) -> f64 {
         .sum()
 }
 
-/// Distance of the gaps `values`, whose mean is to be 1, from the law with this distribution function.
-fn distance(mut values: Vec<f64>, law: impl Fn(f64) -> f64) -> f64 {
+/// Kolmogorov-Smirnov distance of `values` from the law with this distribution function.
+pub(crate) fn distance(mut values: Vec<f64>, law: impl Fn(f64) -> f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let n = values.len() as f64;
     values
@@ -63,7 +63,8 @@ fn erlang(k: u32, x: f64) -> f64 {
     1.0 - (-y).exp() * sum
 }
 
-fn gaps(dues: &[Tick], time: impl Fn(f64) -> f64) -> Vec<f64> {
+/// Between one of `dues` and the next, the first counted from 0, in the unit that `time` makes of seconds.
+pub(crate) fn gaps(dues: &[Tick], time: impl Fn(f64) -> f64) -> Vec<f64> {
     let times = dues.iter().map(|due| time(due.0 as f64 / 1e9));
     let mut before = 0.0;
     times

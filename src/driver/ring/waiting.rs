@@ -43,13 +43,15 @@ impl Pump {
         }
     }
 
+    /// When to be awake for `pause`: where it then spins, earlier by what this core proved to be late, at most as long again.
     fn awake_at(&self, pause: Pause) -> Tick {
-        let awake = self.waiting.awake_at(pause, self.clock.rate());
+        let rate = self.clock.rate();
+        let awake = self.waiting.awake_at(pause, rate);
         if awake == pause.until {
-            return awake;
+            awake
+        } else {
+            self.lateness.ahead_of(awake, rate.ticks(self.waiting.spin))
         }
-        let most = self.waiting.allowance_most(self.clock.rate());
-        self.lateness.ahead_of(awake, most)
     }
 
     fn sleep(&mut self, now: Tick, until: Tick, sending: bool) -> io::Result<()> {
