@@ -4,6 +4,7 @@
 //! Never: knows an API's body shape, or sends anything.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -55,6 +56,8 @@ pub enum ContextMode {
     /// Turns are user deltas; the server's live replies are put between them.
     #[default]
     LiveReplies,
+    /// Turns are deltas that carry the replies of the conversation's record; what the server says is left out of the history.
+    RecordedReplies,
     /// Each turn is complete in itself.
     SelfContained,
 }
@@ -64,6 +67,18 @@ pub enum ContextMode {
 pub struct Turn {
     /// Texts; one in most cases.
     pub texts: Vec<String>,
+    /// What each text is, such as `query` and `passages`, in the order of [`Turn::texts`]; empty when they have no names.
+    pub text_names: Vec<String>,
+    /// Pictures and sounds, behind the texts.
+    pub media: Vec<Media>,
+    /// Messages as the dataset has them, in place of texts and media.
+    pub messages: Vec<Value>,
+    /// Tools that the body offers, as the dataset has them.
+    pub tools: Option<Value>,
+    /// The whole request body as the dataset has it; it is sent as it is, and nothing else of the turn is.
+    pub payload: Option<Arc<str>>,
+    /// Extra request headers.
+    pub headers: Vec<(String, String)>,
     /// Message role, `user` by default.
     pub role: String,
     /// Model to ask.
@@ -77,6 +92,26 @@ pub struct Turn {
     pub timestamp_ms: Option<f64>,
     /// Extra top-level body fields, over `--extra-inputs`.
     pub extra: Map<String, Value>,
+}
+
+/// A picture or a sound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Media {
+    /// What it is.
+    pub kind: MediaKind,
+    /// A URL, a data URL (`data:image/png;base64,...`), or for sounds `wav,<base64>` and `mp3,<base64>`.
+    pub content: Arc<str>,
+}
+
+/// Kinds of media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaKind {
+    /// A picture.
+    Image,
+    /// A sound.
+    Audio,
+    /// A film.
+    Video,
 }
 
 impl Corpus {
