@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokenring::clock::{Anchor, Calibration, Nanos, Tick};
 use tokenring::config::*;
 use tokenring::dataset::{Conversation, Corpus, Turn};
-use tokenring::endpoint::{Bodies, Parsed, parse};
+use tokenring::endpoint::{Api, Bodies, Parsed};
 use tokenring::record::{EventMark, Exchange, Interpreter, Outcome, Read, Record, reply_of};
 use tokenring::tokenizer::Tokenizer;
 use tokenring::wire::{ContentKind, Fault, Framing, Head};
@@ -40,22 +40,8 @@ fn plan(kind: EndpointKind) -> Plan {
         models: vec!["m".to_owned()],
         model_selection: ModelSelection::RoundRobin,
         endpoint: EndpointPlan {
-            kind,
             streaming: true,
-            url_strategy: tokenring::config::UrlStrategy::RoundRobin,
-            urls: Vec::new(),
-            built_in_server: false,
-            custom_path: None,
-            request_timeout: Nanos(0),
-            api_key: None,
-            headers: Vec::new(),
-            session_header: None,
-            extra_inputs: Map::new(),
-            use_legacy_max_tokens: false,
-            use_server_token_count: false,
-            per_chunk_usage: false,
-            reuse: ConnectionReuse::Pooled,
-            wait_for_model: None,
+            ..EndpointPlan::plain(kind)
         },
         tokenizer: TokenizerPlan {
             name: None,
@@ -100,6 +86,7 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
         max_tokens: Some(9),
         ..Turn::default()
     };
+    let api = Api::new(&plan.endpoint).unwrap();
     let corpus = Corpus {
         conversations: vec![Conversation {
             id: "c".to_owned(),
@@ -107,7 +94,7 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
             ..Conversation::default()
         }],
     };
-    let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
+    let bodies = Arc::new(Bodies::render_all(&api, &corpus));
     let start = Anchor {
         tick: Tick(0),
         raw_ns: 0,
@@ -118,11 +105,16 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
     let calibration = Calibration::from_start(start, 1.0);
     Interpreter::new(
         Arc::new(plan),
+        api,
         Arc::new(corpus),
         bodies,
         Arc::new(ByteTokenizer),
     )
     .interpret(exchange, &calibration, true)
+}
+
+fn api(kind: EndpointKind) -> Api {
+    Api::new(&EndpointPlan::plain(kind)).unwrap()
 }
 
 /// An exchange that started at tick 100; read i came at 200 + 10 i.
@@ -163,8 +155,9 @@ fn lines(name: &str) -> Vec<Value> {
 
 #[test]
 fn pieces_are_as_the_table_says() {
+    let chat = api(EndpointKind::Chat);
     for case in lines("parse.jsonl") {
-        let piece = match parse(EndpointKind::Chat, case["data"].to_string().as_bytes()) {
+        let piece = match chat.parse(case["data"].to_string().as_bytes()) {
             Parsed::Piece(piece) => piece,
             Parsed::Nothing => Default::default(),
             Parsed::NotJson => panic!("{case}"),
@@ -258,7 +251,11 @@ fn captures_of_real_servers_are_read_right() {
         );
         assert_eq!(Value::from(record.done_seen), case["done"], "{name}");
         assert_eq!(record.is_success(), status == 200, "{name}");
-        assert_eq!(reply_of(kind, &exchange).is_some(), status == 200, "{name}");
+        assert_eq!(
+            reply_of(&api(kind), &exchange).is_some(),
+            status == 200,
+            "{name}"
+        );
     }
 }
 

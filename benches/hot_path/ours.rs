@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokenring::clock::{Anchor, Calibration, Tick};
 use tokenring::config::{Command, PhaseKind, Plan, parse};
 use tokenring::dataset;
-use tokenring::endpoint::Bodies;
+use tokenring::endpoint::{Api, Bodies};
 use tokenring::metric::{Accumulator, Context, request};
 use tokenring::record::{EventMark, Exchange, Interpreter, Read, Record};
 use tokenring::report::{PhaseTag, RecordsWriter};
@@ -175,9 +175,16 @@ impl Recorder {
         let plan: Arc<Plan> = Arc::from(plan);
         let tokenizer = Arc::new(ShippedTokenizer::new("builtin").expect("it ships inside"));
         let (corpus, _) = dataset::build(&plan, &*tokenizer, 1).expect("one prompt");
-        let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
+        let api = Api::new(&plan.endpoint).expect("chat takes no settings of its own");
+        let bodies = Arc::new(Bodies::render_all(&api, &corpus));
         Recorder {
-            interpreter: Interpreter::new(Arc::clone(&plan), Arc::new(corpus), bodies, tokenizer),
+            interpreter: Interpreter::new(
+                Arc::clone(&plan),
+                api,
+                Arc::new(corpus),
+                bodies,
+                tokenizer,
+            ),
             calibration: Calibration::from_start(ANCHOR, 1.0),
             plan,
         }

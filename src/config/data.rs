@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::fixed_schedule::fixed_schedule;
 use super::lengths;
 use super::lex::Settings;
-use super::plan::{
-    CorpusKind, DatasetPlan, DatasetSource, EndpointKind, Length, Sampling, SyntheticPlan,
-};
+use super::plan::{CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, SyntheticPlan};
 
 /// Entries of a synthetic dataset when no flag gives a size.
 const ENTRIES_DEFAULT: usize = 100;
@@ -316,8 +315,12 @@ fn system_prompt(settings: &Settings, problems: &mut Problems) -> Option<String>
 fn check_turns(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
     let several = settings.integer("--conversation-turn-mean").unwrap_or(1) > 1
         || settings.integer("--conversation-turn-stddev").unwrap_or(0) > 0;
-    if several && kind == EndpointKind::Completions {
-        problems.push("--conversation-turn-mean above 1 needs --endpoint-type chat: completions carry no history");
+    if several && !kind.facts().history {
+        problems.push(format!(
+            "--conversation-turn-mean above 1 needs --endpoint-type {}: {} carries no history",
+            EndpointKind::names_of(|facts| facts.history),
+            kind.name()
+        ));
     }
 }
 
@@ -353,9 +356,11 @@ fn check_prefixes(settings: &Settings, kind: EndpointKind, problems: &mut Proble
         ));
     }
     for flag in [text, file, shared, context] {
-        if settings.given(flag) && kind == EndpointKind::Completions {
+        if settings.given(flag) && !kind.facts().system_slot {
             problems.push(format!(
-                "{flag} needs --endpoint-type chat: completions have no place for it"
+                "{flag} needs --endpoint-type {}: {} has no place for it",
+                EndpointKind::names_of(|facts| facts.system_slot),
+                kind.name()
             ));
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! In: settings. Out: where and how requests go. Never: opens a connection.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
-use super::plan::{ConnectionReuse, EndpointKind, EndpointPlan, WaitForModel, WaitMode};
+use super::plan::{ConnectionReuse, EndpointPlan, WaitForModel, WaitMode};
 use super::url::{self, TargetUrl};
-use super::url_strategy;
+use super::url_strategy::{self, UrlStrategy};
 use crate::clock::Nanos;
 
 /// Longest time in seconds that a flag may give: some thirty years, far inside 64 bits of nanoseconds.
@@ -17,14 +18,16 @@ const SECONDS_MOST: f64 = 1e9;
 /// Reads and checks everything about the endpoint.
 pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> EndpointPlan {
     let kind = kind(settings, problems);
+    // The built-in server is there to show what the program does, and that is mostly streams.
+    let streaming =
+        kind.facts().streams && (settings.given("--streaming") || !settings.given("--url"));
     let custom_path = settings.text("--custom-endpoint").map(str::to_owned);
     check_dependencies(settings, kind, problems);
     check_seconds(settings, "--request-timeout-seconds", problems);
     EndpointPlan {
         kind,
-        // The built-in server is there to show what the program does, and that is mostly streams.
-        streaming: settings.given("--streaming") || !settings.given("--url"),
-        urls: urls(settings, kind, problems),
+        streaming,
+        urls: urls(settings, kind.default_path(streaming), problems),
         url_strategy: url_strategy::url_strategy(settings, problems),
         built_in_server: !settings.given("--url"),
         custom_path,
@@ -53,37 +56,51 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
 }
 
 fn kind(settings: &Settings, problems: &mut Problems) -> EndpointKind {
-    match settings.choice("--endpoint-type") {
-        None | Some("chat") => EndpointKind::Chat,
-        Some("completions") => EndpointKind::Completions,
-        Some(other) => {
-            problems.push(format!(
-                "--endpoint-type {other} is an AIPerf type that tokenring does not do yet; use chat or completions"
-            ));
-            EndpointKind::Chat
-        }
-    }
+    let name = settings.choice("--endpoint-type").unwrap_or("chat");
+    EndpointKind::named(name).unwrap_or_else(|| {
+        problems.push(format!(
+            "--endpoint-type {name} is an AIPerf type that tokenring does not do yet; use {}",
+            EndpointKind::names_of(|_| true)
+        ));
+        EndpointKind::Chat
+    })
 }
 
 impl EndpointPlan {
+    /// What asks for nothing in particular: no stream, no URL, no limit. For uses of a dialect outside a run, and for tests.
+    #[must_use]
+    pub fn plain(kind: EndpointKind) -> EndpointPlan {
+        EndpointPlan {
+            kind,
+            streaming: false,
+            urls: Vec::new(),
+            url_strategy: UrlStrategy::RoundRobin,
+            built_in_server: false,
+            custom_path: None,
+            request_timeout: Nanos(0),
+            api_key: None,
+            headers: Vec::new(),
+            session_header: None,
+            extra_inputs: Map::new(),
+            use_legacy_max_tokens: false,
+            use_server_token_count: false,
+            per_chunk_usage: false,
+            reuse: ConnectionReuse::Pooled,
+            wait_for_model: None,
+        }
+    }
+
     /// What is joined to a base URL with [`join`](super::join): `--custom-endpoint`, or the default path of the API dialect. The
     /// built-in server's base is joined with it too.
     #[must_use]
     pub fn path(&self) -> &str {
         self.custom_path
             .as_deref()
-            .unwrap_or(default_path(self.kind))
+            .unwrap_or(self.kind.default_path(self.streaming))
     }
 }
 
-const fn default_path(kind: EndpointKind) -> &'static str {
-    match kind {
-        EndpointKind::Chat => "/v1/chat/completions",
-        EndpointKind::Completions => "/v1/completions",
-    }
-}
-
-fn urls(settings: &Settings, kind: EndpointKind, problems: &mut Problems) -> Vec<TargetUrl> {
+fn urls(settings: &Settings, default_path: &str, problems: &mut Problems) -> Vec<TargetUrl> {
     let custom = settings.text("--custom-endpoint");
     if let Some(Err(sentence)) = custom.map(url::check_path) {
         let spelling = settings.spelling("--custom-endpoint");
@@ -93,7 +110,7 @@ fn urls(settings: &Settings, kind: EndpointKind, problems: &mut Problems) -> Vec
         ));
         return Vec::new();
     }
-    let path = custom.unwrap_or(default_path(kind));
+    let path = custom.unwrap_or(default_path);
     let mut urls = Vec::new();
     for given in settings.list("--url") {
         match url::join(given, path) {

@@ -6,6 +6,7 @@
 mod calibrate;
 mod cancellation;
 mod data;
+mod dialect;
 mod driver;
 mod echo;
 mod endpoint;
@@ -31,6 +32,7 @@ mod value;
 
 pub use calibrate::CalibratePlan;
 pub use cancellation::CancellationPlan;
+pub use dialect::{DialectFacts, EndpointKind};
 pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};

@@ -4,11 +4,12 @@
 
 use std::path::PathBuf;
 
+use super::dialect::EndpointKind;
 use super::driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 use super::error::Problems;
 use super::lex::Settings;
 use super::load::stimulus;
-use super::plan::{EndpointKind, ExportLevel, LogLevel, OutputPlan, PhasePlan, UiKind, WorkerPlan};
+use super::plan::{ExportLevel, LogLevel, OutputPlan, PhasePlan, UiKind, WorkerPlan};
 use crate::clock::Nanos;
 
 /// Seconds between live lines, as AIPerf has them away from its dashboard.

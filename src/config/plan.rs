@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::cancellation::CancellationPlan;
+use super::dialect::EndpointKind;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
 use super::rate::{Gaps, LatePolicy, RateCurve};
@@ -70,26 +71,6 @@ pub enum ModelSelection {
     RoundRobin,
     /// Uniformly at random, seeded.
     Random,
-}
-
-/// API dialects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndpointKind {
-    /// `/v1/chat/completions`.
-    Chat,
-    /// `/v1/completions`.
-    Completions,
-}
-
-impl EndpointKind {
-    /// The name as in `--endpoint-type`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            EndpointKind::Chat => "chat",
-            EndpointKind::Completions => "completions",
-        }
-    }
 }
 
 /// Where and how requests go.

@@ -4,11 +4,10 @@
 
 use std::sync::Arc;
 
-use super::render;
-use crate::config::EndpointPlan;
+use super::Api;
 use crate::dataset::{ContextMode, Conversation, Corpus};
 
-/// Bodies by conversation and turn. First turns, and every turn of a self-contained conversation, are there; a later turn that
+/// Bodies by conversation and turn. First turns, and every turn of a conversation that needs no live replies, are there; a later turn that
 /// waits for live replies is not.
 #[derive(Clone, Debug, Default)]
 pub struct Bodies {
@@ -18,7 +17,7 @@ pub struct Bodies {
 impl Bodies {
     /// Renders all of them on every core of the process's mask.
     #[must_use]
-    pub fn render_all(plan: &EndpointPlan, corpus: &Corpus) -> Bodies {
+    pub fn render_all(api: &Api, corpus: &Corpus) -> Bodies {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = corpus.conversations.len().div_ceil(threads).max(1);
         let mut bodies = vec![Vec::new(); corpus.conversations.len()];
@@ -27,7 +26,7 @@ impl Bodies {
             for (conversations, places) in shares.zip(bodies.chunks_mut(share)) {
                 scope.spawn(move || {
                     for (conversation, place) in conversations.iter().zip(places) {
-                        *place = render_known(plan, conversation);
+                        *place = render_known(api, conversation);
                     }
                 });
             }
@@ -43,9 +42,9 @@ impl Bodies {
     }
 }
 
-fn render_known(plan: &EndpointPlan, conversation: &Conversation) -> Vec<Option<Arc<[u8]>>> {
-    let known = |turn| turn == 0 || conversation.context == ContextMode::SelfContained;
+fn render_known(api: &Api, conversation: &Conversation) -> Vec<Option<Arc<[u8]>>> {
+    let known = |turn| turn == 0 || conversation.context != ContextMode::LiveReplies;
     (0..conversation.turns.len())
-        .map(|turn| known(turn).then(|| Arc::from(render(plan, conversation, turn, &[]))))
+        .map(|turn| known(turn).then(|| Arc::from(api.render(conversation, turn, &[]))))
         .collect()
 }

@@ -1,119 +1,68 @@
-//! Request bodies.
+//! JSON bodies, as far as dialects agree.
 //!
-//! In: the plan, a conversation, a turn number and earlier replies. Out: JSON bytes in AIPerf's key order, without spaces.
-//! Never: an unasked field, or both spellings of the output limit.
+//! In: a request and its built-in fields. Out: JSON bytes in AIPerf's key order, without spaces. Never: an unasked field.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::Reply;
-use crate::config::{EndpointKind, EndpointPlan};
-use crate::dataset::{ContextMode, Conversation, Turn};
+use super::dialect::Request;
 
-/// The path that is added to a base URL when `--endpoint` gives none.
-#[must_use]
-pub fn default_path(kind: EndpointKind) -> &'static str {
-    match kind {
-        EndpointKind::Chat => "/v1/chat/completions",
-        EndpointKind::Completions => "/v1/completions",
+/// Fields of a body, in order.
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// None yet.
+    pub(super) fn new() -> Fields {
+        Fields(Map::new())
     }
-}
 
-/// Body of one turn. `history` holds what each earlier turn was answered with; `None`, or a missing entry, is a turn that failed
-/// and leaves no message. It matters only to [`ContextMode::LiveReplies`].
-///
-/// Fields of `--extra-inputs` replace built-in ones of the same name in place, and the turn's own extras replace both. Panics
-/// when `turn` is not a turn of `conversation`.
-#[must_use]
-pub fn render(
-    plan: &EndpointPlan,
-    conversation: &Conversation,
-    turn: usize,
-    history: &[Option<Reply>],
-) -> Vec<u8> {
-    let this = &conversation.turns[turn];
-    let mut body = Map::new();
-    match plan.kind {
-        EndpointKind::Chat => {
-            let messages = messages(conversation, turn, history);
-            body.insert("messages".to_owned(), Value::Array(messages));
-        }
-        EndpointKind::Completions => {
-            body.insert("prompt".to_owned(), one_or_list(&this.texts));
+    /// Sets a field.
+    pub(super) fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    /// Sets a field if there is a value.
+    pub(super) fn set_some(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.set(name, value);
         }
     }
-    body.insert("model".to_owned(), Value::from(this.model.as_str()));
-    body.insert("stream".to_owned(), Value::Bool(plan.streaming));
-    if let Some(limit) = this.max_tokens {
-        body.insert(limit_name(plan).to_owned(), Value::from(limit));
-    }
-    for (name, value) in plan.extra_inputs.iter().chain(&this.extra) {
-        body.insert(name.clone(), value.clone());
-    }
-    if plan.streaming {
-        ask_for_usage(plan, &mut body);
-    }
-    Value::Object(body).to_string().into_bytes()
-}
 
-fn limit_name(plan: &EndpointPlan) -> &'static str {
-    if plan.kind == EndpointKind::Chat && !plan.use_legacy_max_tokens {
-        "max_completion_tokens"
-    } else {
-        "max_tokens"
-    }
-}
-
-/// Adds to `stream_options` what the user has not set; one that is no object is the user's own affair.
-fn ask_for_usage(plan: &EndpointPlan, body: &mut Map<String, Value>) {
-    let options = body
-        .entry("stream_options")
-        .or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(options) = options {
-        options.entry("include_usage").or_insert(Value::Bool(true));
-        if plan.per_chunk_usage {
-            options
-                .entry("continuous_usage_stats")
-                .or_insert(Value::Bool(true));
+    /// Sets what the user and the turn want there besides, over what is there.
+    pub(super) fn extend(&mut self, request: &Request<'_>) {
+        let extras = request.plan.extra_inputs.iter();
+        for (name, value) in extras.chain(&request.this().extra) {
+            self.0.insert(name.clone(), value.clone());
         }
     }
-}
 
-fn messages(conversation: &Conversation, turn: usize, history: &[Option<Reply>]) -> Vec<Value> {
-    let mut messages = Vec::new();
-    if let Some(system) = &conversation.system {
-        messages.push(json!({"role": "system", "content": system}));
-    }
-    if let Some(context) = &conversation.user_context {
-        messages.push(json!({"role": "user", "content": context}));
-    }
-    if conversation.context == ContextMode::LiveReplies {
-        for (index, earlier) in conversation.turns[..turn].iter().enumerate() {
-            messages.push(message(earlier));
-            let reply = history.get(index).and_then(Option::as_ref);
-            messages.extend(reply.and_then(Reply::message));
+    /// Asks for usage in a stream: adds to `stream_options` what the user has not set; one that is no object is the user's own
+    /// affair.
+    pub(super) fn ask_for_usage(&mut self, request: &Request<'_>) {
+        if !request.plan.streaming {
+            return;
+        }
+        let options = self
+            .0
+            .entry("stream_options")
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(options) = options {
+            options.entry("include_usage").or_insert(Value::Bool(true));
+            if request.plan.per_chunk_usage {
+                options
+                    .entry("continuous_usage_stats")
+                    .or_insert(Value::Bool(true));
+            }
         }
     }
-    messages.push(message(&conversation.turns[turn]));
-    messages
+
+    /// The body.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        Value::Object(self.0).to_string().into_bytes()
+    }
 }
 
-fn message(turn: &Turn) -> Value {
-    let role = if turn.role.is_empty() {
-        "user"
-    } else {
-        &turn.role
-    };
-    let content = match turn.texts.as_slice() {
-        [text] => Value::from(text.as_str()),
-        texts => texts
-            .iter()
-            .map(|text| json!({"type": "text", "text": text}))
-            .collect(),
-    };
-    json!({"role": role, "content": content})
-}
-
-fn one_or_list(texts: &[String]) -> Value {
+/// One text as a string, several as a list.
+pub(super) fn one_or_list(texts: &[String]) -> Value {
     match texts {
         [text] => Value::from(text.as_str()),
         texts => Value::from(texts.to_vec()),

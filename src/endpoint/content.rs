@@ -6,24 +6,10 @@
 //! A worker asks this of the first events of a reply, to know when its prefill is over. Keys are compared as they are written: one
 //! that is spelt with escapes is not known here. The answer is then no, and the slot stays taken until a later chunk, or the end.
 
-use crate::config::EndpointKind;
+use super::choices::Objects;
 
-/// The chunk brings text, reasoning or a tool call of the first choice; a role, an empty text, usage or an error is none. What is
-/// not JSON has no content.
-///
-/// ```
-/// use tokenring::config::EndpointKind;
-/// use tokenring::endpoint::shows_content;
-/// let chunk = |delta: &str| format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#).into_bytes();
-/// assert!(shows_content(EndpointKind::Chat, &chunk(r#"{"content":"Hi"}"#)));
-/// assert!(!shows_content(EndpointKind::Chat, &chunk(r#"{"role":"assistant","content":""}"#)));
-/// ```
-#[must_use]
-pub fn shows_content(kind: EndpointKind, data: &[u8]) -> bool {
-    let objects: &[&[u8]] = match kind {
-        EndpointKind::Chat => &[b"\"chat.completion.chunk\"", b"\"chat.completion\""],
-        EndpointKind::Completions => &[b"\"text_completion\"", b"\"completion\""],
-    };
+/// The first choice of a chunk that is one of `objects`.
+pub(super) fn choice<'a>(data: &'a [u8], objects: &Objects) -> Option<&'a [u8]> {
     let (mut object, mut choices) = (NULL, NULL);
     for (key, value) in members(data) {
         match key {
@@ -32,13 +18,8 @@ pub fn shows_content(kind: EndpointKind, data: &[u8]) -> bool {
             _ => {}
         }
     }
-    let ours = object == NULL || objects.contains(&object);
-    ours && elements(choices)
-        .find(|choice| is_first(choice))
-        .is_some_and(|choice| match kind {
-            EndpointKind::Completions => is_filled(member(choice, b"text")),
-            EndpointKind::Chat => says_something(message(choice)),
-        })
+    let first = || elements(choices).find(|choice| is_first(choice));
+    objects.include_raw(object).then(first).flatten()
 }
 
 /// What a missing member counts as.
@@ -54,7 +35,7 @@ fn is_first(choice: &[u8]) -> bool {
 }
 
 /// `delta` if it is an object, else `message`.
-fn message(choice: &[u8]) -> &[u8] {
+pub(super) fn message(choice: &[u8]) -> &[u8] {
     let delta = member(choice, b"delta");
     if delta.starts_with(b"{") {
         delta
@@ -63,7 +44,8 @@ fn message(choice: &[u8]) -> &[u8] {
     }
 }
 
-fn says_something(message: &[u8]) -> bool {
+/// A message brings text, reasoning or a tool call; a role or an empty text is none.
+pub(super) fn says_something(message: &[u8]) -> bool {
     members(message).any(|(key, _)| {
         // Of a key that comes twice the last value counts, so it is looked up.
         let value = || member(message, key);
@@ -87,12 +69,12 @@ fn is_call(call: &[u8]) -> bool {
 }
 
 /// A string that is not empty.
-fn is_filled(value: &[u8]) -> bool {
+pub(super) fn is_filled(value: &[u8]) -> bool {
     value.starts_with(b"\"") && value.len() > 2
 }
 
 /// The last member called `name`, or `null`.
-fn member<'a>(object: &'a [u8], name: &[u8]) -> &'a [u8] {
+pub(super) fn member<'a>(object: &'a [u8], name: &[u8]) -> &'a [u8] {
     members(object)
         .filter(|(key, _)| *key == name)
         .last()
@@ -100,7 +82,7 @@ fn member<'a>(object: &'a [u8], name: &[u8]) -> &'a [u8] {
 }
 
 /// Keys (without quotes) and values of an object; nothing of another value.
-fn members(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(super) fn members(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = value.trim_ascii().strip_prefix(b"{").unwrap_or_default();
     std::iter::from_fn(move || {
         let (key, after) = take_value(rest)?;
@@ -112,7 +94,7 @@ fn members(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// Values of a list; nothing of another value.
-fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = value.strip_prefix(b"[").unwrap_or_default();
     std::iter::from_fn(move || {
         let (value, after) = take_value(rest)?;

@@ -5,8 +5,7 @@
 
 use uuid::Uuid;
 
-use super::SessionName;
-use crate::config::EndpointPlan;
+use super::{Api, SessionName};
 
 /// Header lines of a run, rendered as far as they do not change from request to request.
 #[derive(Clone, Debug)]
@@ -38,7 +37,8 @@ enum Value {
 impl HeaderTemplate {
     /// Lays the lines out. A user's header takes the place of the built-in one of the same name.
     #[must_use]
-    pub fn new(plan: &EndpointPlan) -> Self {
+    pub fn new(api: &Api) -> Self {
+        let plan = api.plan();
         let mut before = vec![
             text(
                 "User-Agent",
@@ -54,17 +54,15 @@ impl HeaderTemplate {
             },
         ];
         let mut after = Vec::new();
-        let bearer = plan.api_key.as_ref().map(|key| format!("Bearer {key}"));
-        if let Some(bearer) = &bearer {
-            after.push(text("Authorization", bearer));
-        }
+        let own = api.headers();
+        after.extend(own.iter().map(|(name, value)| text(name, value)));
         let accept = if plan.streaming {
             "text/event-stream"
         } else {
             "application/json"
         };
         after.push(text("Accept", accept));
-        after.push(text("Content-Type", "application/json"));
+        after.push(text("Content-Type", api.content_type()));
         after.push(Header {
             name: "X-Session-Affinity",
             value: Value::SessionId,

@@ -1,10 +1,8 @@
 //! What a body says to the model.
 //!
-//! In: a request body as it was sent. Out: the texts that count as input. Never: a chat template; its tokens are the server's.
+//! In: parts of a request body as it was sent. Out: the texts that count as input. Never: a chat template; its tokens are the server's.
 
 use serde_json::Value;
-
-use crate::config::EndpointKind;
 
 /// Input of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,36 +13,9 @@ pub struct Input {
     pub token_ids: u64,
 }
 
-/// Collects the input of a body: every message of the history with its tool calls, then tool schemas; else the prompt. A body that
-/// is no JSON has none.
-#[must_use]
-pub fn input(kind: EndpointKind, body: &[u8]) -> Input {
-    let mut input = Input::default();
-    let Ok(body) = serde_json::from_slice::<Value>(body) else {
-        return input;
-    };
-    match kind {
-        EndpointKind::Chat => {
-            for message in array(&body["messages"]) {
-                input.message(message);
-            }
-            for tool in array(&body["tools"]) {
-                input.tool(tool);
-            }
-        }
-        EndpointKind::Completions => input.prompt(&body["prompt"]),
-    }
-    input
-}
-
-/// The texts of [`input`].
-#[must_use]
-pub fn input_texts(kind: EndpointKind, body: &[u8]) -> Vec<String> {
-    input(kind, body).texts
-}
-
 impl Input {
-    fn message(&mut self, message: &Value) {
+    /// A message: its content, in one piece or in parts, and its tool calls.
+    pub(super) fn message(&mut self, message: &Value) {
         self.text(&message["content"]);
         for part in array(&message["content"]) {
             self.text(&part["text"]);
@@ -55,16 +26,17 @@ impl Input {
         }
     }
 
-    fn tool(&mut self, tool: &Value) {
-        let function = &tool["function"];
+    /// A tool that is offered; its schema has the name `schema`.
+    pub(super) fn tool(&mut self, function: &Value, schema: &str) {
         self.text(&function["name"]);
         self.text(&function["description"]);
-        if let parameters @ Value::Object(_) = &function["parameters"] {
+        if let parameters @ Value::Object(_) = &function[schema] {
             self.texts.push(parameters.to_string());
         }
     }
 
-    fn prompt(&mut self, prompt: &Value) {
+    /// A prompt: a text or token ids, or a list of those.
+    pub(super) fn prompt(&mut self, prompt: &Value) {
         self.text(prompt);
         for item in array(prompt) {
             match item {
@@ -75,13 +47,15 @@ impl Input {
         }
     }
 
-    fn text(&mut self, value: &Value) {
+    /// A value that is a string.
+    pub(super) fn text(&mut self, value: &Value) {
         if let Value::String(text) = value {
             self.texts.push(text.clone());
         }
     }
 }
 
-fn array(value: &Value) -> &[Value] {
+/// The elements of a list; none of what is no list.
+pub(super) fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -3,25 +3,32 @@
 //! In: a turn and its history; reply JSON. Out: request bodies; [`Piece`]s.
 //! Never: does I/O, reads a clock, or counts tokens.
 
+mod api;
 mod bodies;
 mod body;
+mod chat;
+mod choices;
+mod completions;
 mod content;
+mod dialect;
 mod headers;
 mod input;
 mod parse;
+mod parts;
 mod reply;
 mod session_name;
+mod table;
 #[cfg(test)]
 mod tests;
 mod usage;
 mod usual;
 
+pub use api::{Api, ApiError};
 pub use bodies::Bodies;
-pub use body::{default_path, render};
-pub use content::shows_content;
+pub use dialect::{Dialect, Ending, Request, Seen, Usual};
 pub use headers::HeaderTemplate;
-pub use input::{Input, input, input_texts};
-pub use parse::{Chunks, Parsed, parse};
+pub use input::Input;
+pub use parse::{Chunks, Parsed};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
 pub use session_name::SessionName;
 
@@ -34,12 +41,16 @@ pub struct Piece {
     pub reasoning: Option<String>,
     /// Tool-call text: function names and argument fragments.
     pub tool: Option<String>,
+    /// An answer that is no text: numbers, a picture. It counts as a response, and has no tokens.
+    pub data: bool,
     /// A non-empty usage object.
     pub usage: Option<Usage>,
     /// An error object: the peer says that the request failed.
     pub error: Option<PeerError>,
     /// Why generation ended.
     pub finish_reason: Option<String>,
+    /// This is the event that says that the reply is whole; see [`Ending`].
+    pub complete: bool,
 }
 
 impl Piece {
@@ -52,6 +63,8 @@ impl Piece {
             Some(PieceKind::Tool)
         } else if self.text.is_some() {
             Some(PieceKind::Text)
+        } else if self.data {
+            Some(PieceKind::Data)
         } else {
             None
         }
@@ -67,6 +80,8 @@ pub enum PieceKind {
     Reasoning,
     /// Tool-call text.
     Tool,
+    /// An answer that is no text.
+    Data,
 }
 
 /// An error object inside a reply.

@@ -1,12 +1,8 @@
 //! What a finished turn said.
 //!
-//! In: reply objects in order. Out: the assistant message for the next turn's history. Never: counts tokens.
+//! In: reply objects in order. Out: what the next turn's history is made from. Never: counts tokens.
 
-use serde_json::{Value, json};
-
-use super::parse::{arguments, first_choice, json, message_of};
-use super::{Parsed, parse};
-use crate::config::EndpointKind;
+use super::{Chunks, Dialect, Parsed};
 
 /// What a finished turn said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,48 +29,46 @@ pub struct ToolCall {
 }
 
 impl Reply {
-    /// The assistant message; `None` when nothing was said.
+    /// What stands in the history: the text, or the reasoning when there is no text.
     #[must_use]
-    pub fn message(&self) -> Option<Value> {
-        let text = if self.text.is_empty() {
+    pub fn said(&self) -> &str {
+        if self.text.is_empty() {
             &self.reasoning
         } else {
             &self.text
-        };
-        if self.tool_calls.is_empty() {
-            return (!text.is_empty()).then(|| json!({"role": "assistant", "content": text}));
         }
-        let calls: Vec<Value> = self
-            .tool_calls
-            .iter()
-            .map(|call| {
-                json!({"id": call.id, "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments}})
-            })
-            .collect();
-        let content = if text.is_empty() {
-            Value::Null
-        } else {
-            Value::from(text.as_str())
-        };
-        Some(json!({"role": "assistant", "content": content, "tool_calls": calls}))
+    }
+
+    /// The tool call with this index, made if there is none.
+    pub(super) fn tool_call(&mut self, index: u64) -> &mut ToolCall {
+        let calls = &mut self.tool_calls;
+        let found = calls.iter().position(|call| call.index == index);
+        let place = found.unwrap_or_else(|| {
+            calls.push(ToolCall {
+                index,
+                ..ToolCall::default()
+            });
+            calls.len() - 1
+        });
+        &mut calls[place]
     }
 }
 
 /// Puts a reply together, one object at a time.
-#[derive(Clone, Debug)]
-pub struct ReplyBuilder {
-    kind: EndpointKind,
+#[derive(Debug)]
+pub struct ReplyBuilder<'a> {
+    dialect: &'a dyn Dialect,
+    chunks: Chunks<'a>,
     reply: Reply,
     failed: bool,
 }
 
-impl ReplyBuilder {
+impl ReplyBuilder<'_> {
     /// An empty one.
-    #[must_use]
-    pub fn new(kind: EndpointKind) -> Self {
+    pub(super) fn new(dialect: &dyn Dialect) -> ReplyBuilder<'_> {
         ReplyBuilder {
-            kind,
+            dialect,
+            chunks: Chunks::new(dialect),
             reply: Reply::default(),
             failed: false,
         }
@@ -82,68 +76,22 @@ impl ReplyBuilder {
 
     /// Adds one reply object.
     pub fn push(&mut self, data: &[u8]) {
-        let Parsed::Piece(piece) = parse(self.kind, data) else {
-            // A first fragment may carry no more than an id.
-            self.push_tool_calls(data);
-            return;
-        };
-        self.failed |= piece.error.is_some();
-        self.reply
-            .text
-            .push_str(piece.text.as_deref().unwrap_or(""));
-        self.reply
-            .reasoning
-            .push_str(piece.reasoning.as_deref().unwrap_or(""));
-        if piece.tool.is_some() {
-            self.push_tool_calls(data);
+        if let Parsed::Piece(piece) = self.chunks.parse(data) {
+            self.failed |= piece.error.is_some();
+            self.reply
+                .text
+                .push_str(piece.text.as_deref().unwrap_or(""));
+            self.reply
+                .reasoning
+                .push_str(piece.reasoning.as_deref().unwrap_or(""));
         }
+        // A first fragment of a tool call may carry no more than an id, and is no piece then.
+        self.dialect.remember(data, &mut self.reply);
     }
 
     /// The reply; `None` when the peer reported an error or said nothing.
     #[must_use]
     pub fn finish(self) -> Option<Reply> {
         (!self.failed && self.reply != Reply::default()).then_some(self.reply)
-    }
-
-    fn push_tool_calls(&mut self, data: &[u8]) {
-        if self.kind != EndpointKind::Chat || memchr::memmem::find(data, b"tool_calls").is_none() {
-            return;
-        }
-        let Some(mut root) = json(data) else { return };
-        let Some(message) = first_choice(&mut root).and_then(message_of) else {
-            return;
-        };
-        let calls = message.get("tool_calls").and_then(Value::as_array);
-        for (place, call) in calls.into_iter().flatten().enumerate() {
-            let index = call.get("index").and_then(Value::as_u64);
-            self.push_fragment(index.unwrap_or(place as u64), call);
-        }
-    }
-
-    fn push_fragment(&mut self, index: u64, fragment: &Value) {
-        let calls = &mut self.reply.tool_calls;
-        let place = calls
-            .iter()
-            .position(|call| call.index == index)
-            .unwrap_or_else(|| {
-                calls.push(ToolCall {
-                    index,
-                    ..ToolCall::default()
-                });
-                calls.len() - 1
-            });
-        let call = &mut calls[place];
-        if let (true, Some(id)) = (
-            call.id.is_empty(),
-            fragment.get("id").and_then(Value::as_str),
-        ) {
-            id.clone_into(&mut call.id);
-        }
-        let Some(function) = fragment.get("function") else {
-            return;
-        };
-        let name = function.get("name").and_then(Value::as_str).unwrap_or("");
-        call.name.push_str(name);
-        call.arguments.push_str(&arguments(function));
     }
 }

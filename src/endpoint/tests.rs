@@ -5,29 +5,22 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::clock::Nanos;
-use crate::config::{ConnectionReuse, EndpointKind, EndpointPlan};
+use crate::config::{EndpointKind, EndpointPlan};
 use crate::dataset::{ContextMode, Conversation, Turn};
 
 fn plan(kind: EndpointKind) -> EndpointPlan {
     EndpointPlan {
-        kind,
         streaming: true,
-        url_strategy: crate::config::UrlStrategy::RoundRobin,
-        urls: Vec::new(),
-        built_in_server: false,
-        custom_path: None,
-        request_timeout: Nanos(0),
-        api_key: None,
-        headers: Vec::new(),
-        session_header: None,
-        extra_inputs: Map::new(),
-        use_legacy_max_tokens: false,
-        use_server_token_count: false,
-        per_chunk_usage: false,
-        reuse: ConnectionReuse::Pooled,
-        wait_for_model: None,
+        ..EndpointPlan::plain(kind)
     }
+}
+
+fn api(plan: &EndpointPlan) -> Api {
+    Api::new(plan).unwrap()
+}
+
+fn input_texts(kind: EndpointKind, body: &[u8]) -> Vec<String> {
+    api(&plan(kind)).input(body).texts
 }
 
 fn turn(text: &str) -> Turn {
@@ -48,7 +41,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 fn text(plan: &EndpointPlan, conversation: &Conversation, turn: usize) -> String {
-    String::from_utf8(render(plan, conversation, turn, &[])).unwrap()
+    String::from_utf8(api(plan).render(conversation, turn, &[])).unwrap()
 }
 
 #[test]
@@ -117,7 +110,7 @@ fn replies_stand_between_the_turns() {
         ..Reply::default()
     };
     let plan = plan(EndpointKind::Chat);
-    let body = render(&plan, &conversation, 2, &[Some(reply), None]);
+    let body = api(&plan).render(&conversation, 2, &[Some(reply), None]);
     assert_eq!(
         input_texts(EndpointKind::Chat, &body),
         ["a", "hm", "b", "c"]
@@ -125,10 +118,10 @@ fn replies_stand_between_the_turns() {
     let corpus = |conversation: &Conversation| crate::dataset::Corpus {
         conversations: vec![conversation.clone()],
     };
-    let bodies = Bodies::render_all(&plan, &corpus(&conversation));
+    let bodies = Bodies::render_all(&api(&plan), &corpus(&conversation));
     assert!(bodies.body(0, 0).is_some() && bodies.body(0, 1).is_none());
     conversation.context = ContextMode::SelfContained;
-    let bodies = Bodies::render_all(&plan, &corpus(&conversation));
+    let bodies = Bodies::render_all(&api(&plan), &corpus(&conversation));
     let last = bodies.body(0, 2).unwrap();
     assert_eq!(input_texts(EndpointKind::Chat, last), ["c"]);
 }
@@ -140,7 +133,7 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
     plan.session_header = Some("X-Sess".to_owned());
     let headers = [("X-Team", "perf"), ("accept", "*/*"), ("HOST", "h")];
     plan.headers = headers.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec();
-    let template = HeaderTemplate::new(&plan);
+    let template = HeaderTemplate::new(&api(&plan));
     let mut out = Vec::new();
     let two = "67e55044-10b1-426f-9247-bb680e5fe0c8";
     let session = uuid::Uuid::parse_str(two).unwrap();
@@ -165,7 +158,8 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
 
 #[test]
 fn tool_call_fragments_become_one_message() {
-    let mut builder = ReplyBuilder::new(EndpointKind::Chat);
+    let chat = api(&plan(EndpointKind::Chat));
+    let mut builder = chat.reply_builder();
     for call in [
         json!({"index": 0, "id": "t1", "function": {"name": "f", "arguments": ""}}),
         json!({"index": 0, "function": {"arguments": "{\"a\""}}),
@@ -177,7 +171,7 @@ fn tool_call_fragments_become_one_message() {
                 .as_bytes(),
         );
     }
-    let message = builder.finish().unwrap().message().unwrap();
+    let message = chat::assistant(&builder.finish().unwrap()).unwrap();
     assert_eq!(message["content"], Value::Null);
     assert_eq!(
         message["tool_calls"],

@@ -17,8 +17,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Piece;
+use super::dialect::{Dialect, Usual};
 use super::usage::counts;
-use crate::config::EndpointKind;
 
 /// The last usual chunk of a reply. The next one mostly differs in its text alone, and is then read by comparing.
 #[derive(Debug, Default)]
@@ -31,15 +31,15 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// As [`piece`], by comparing where that is enough.
-    pub(super) fn piece(&mut self, kind: EndpointKind, data: &[u8]) -> Option<Piece> {
+    /// As [`Dialect::usual`], by comparing where that is enough.
+    pub(super) fn piece(&mut self, dialect: &dyn Dialect, data: &[u8]) -> Option<Piece> {
         if let Some(text) = self.differing_text(data) {
             return Some(Piece {
                 text: (!text.is_empty()).then(|| text.to_owned()),
                 ..self.rest.clone()
             });
         }
-        let (piece, text) = piece(kind, data)?;
+        let (piece, text) = dialect.usual(data)?;
         self.text = text.unwrap_or_default();
         if !self.text.is_empty() {
             self.bytes.clear();
@@ -66,13 +66,22 @@ impl Template {
     }
 }
 
+/// What a usual chunk looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `chat.completion.chunk` with `delta`.
+    Chat,
+    /// `text_completion` with `text`.
+    Completions,
+}
+
 /// The piece of a usual chunk, and where its text stands if that has no escapes; `None` when the thorough reading must look at it.
-pub(super) fn piece(kind: EndpointKind, data: &[u8]) -> Option<(Piece, Option<Range<usize>>)> {
+pub(super) fn piece(shape: Shape, data: &[u8]) -> Option<Usual> {
     let text = std::str::from_utf8(data).ok()?;
     let Object(root) = serde_json::from_str::<Object<Root<'_>>>(text).ok()?;
-    let expected = match kind {
-        EndpointKind::Chat => "chat.completion.chunk",
-        EndpointKind::Completions => "text_completion",
+    let expected = match shape {
+        Shape::Chat => "chat.completion.chunk",
+        Shape::Completions => "text_completion",
     };
     if root.odd || root.object?.0 != expected {
         return None;
@@ -92,9 +101,9 @@ pub(super) fn piece(kind: EndpointKind, data: &[u8]) -> Option<(Piece, Option<Ra
         return None;
     }
     piece.finish_reason = filled(choice.finish_reason);
-    let said = match kind {
-        EndpointKind::Completions => choice.text,
-        EndpointKind::Chat => {
+    let said = match shape {
+        Shape::Completions => choice.text,
+        Shape::Chat => {
             let Object(delta) = choice.delta?;
             if delta.odd {
                 return None;

@@ -58,14 +58,14 @@ fn reply_failure(reading: &Reading) -> Option<ErrorDetails> {
         };
         return Some(details(Some(code), kind, &error.message));
     }
-    let empty = || {
-        details(
-            None,
-            "InvalidInferenceResultError",
-            "The reply has no content.",
-        )
-    };
-    reading.pieces.is_empty().then(empty)
+    let invalid = |message| Some(details(None, "InvalidInferenceResultError", message));
+    if reading.pieces.is_empty() {
+        return invalid("The reply has no content.");
+    }
+    if reading.cut {
+        return invalid("The stream ended without the event that says that the reply is whole.");
+    }
+    None
 }
 
 /// A request that the run cut; these are in no group, so each may say how far it came.

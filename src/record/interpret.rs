@@ -12,12 +12,13 @@ use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Tra
 use crate::clock::{Calibration, Nanos, Tick};
 use crate::config::{ExportLevel, Plan};
 use crate::dataset::{Corpus, Turn};
-use crate::endpoint::{Bodies, input};
+use crate::endpoint::{Api, Bodies};
 use crate::tokenizer::Tokenizer;
 
 /// Makes records. It owns the counts of prompts already seen; one is enough for a run, and several may work side by side.
 pub struct Interpreter {
     plan: Arc<Plan>,
+    api: Api,
     corpus: Arc<Corpus>,
     bodies: Arc<Bodies>,
     tokenizer: Arc<dyn Tokenizer>,
@@ -30,12 +31,14 @@ impl Interpreter {
     #[must_use]
     pub fn new(
         plan: Arc<Plan>,
+        api: Api,
         corpus: Arc<Corpus>,
         bodies: Arc<Bodies>,
         tokenizer: Arc<dyn Tokenizer>,
     ) -> Self {
         Interpreter {
             plan,
+            api,
             corpus,
             bodies,
             tokenizer,
@@ -60,7 +63,7 @@ impl Interpreter {
             text: keep_text,
             marks: self.plan.output.level == ExportLevel::Raw,
         };
-        let mut reading = read(self.plan.endpoint.kind, exchange, keep);
+        let mut reading = read(&self.api, exchange, keep);
         let chunks = moments.chunks(&reading);
         let conversation = self
             .corpus
@@ -160,7 +163,7 @@ impl Interpreter {
     }
 
     fn count_body(&self, body: &[u8]) -> u64 {
-        let input = input(self.plan.endpoint.kind, body);
+        let input = self.api.input(body);
         self.tokenizer.count(&input.texts.join(" ")) as u64 + input.token_ids
     }
 

@@ -6,10 +6,7 @@ use std::borrow::Cow;
 
 use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
-use crate::config::EndpointKind;
-use crate::endpoint::{
-    Chunks, Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse,
-};
+use crate::endpoint::{Api, Chunks, Ending, Parsed, PeerError, Piece, PieceKind, Reply, Usage};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
@@ -32,7 +29,10 @@ pub(super) struct Reading {
     pub(super) error: Option<PeerError>,
     /// It came as `event: error`.
     pub(super) error_event: bool,
+    /// `[DONE]`, or the event that ends a reply of the dialect.
     pub(super) done_seen: bool,
+    /// A stream without the event that ends each whole one.
+    pub(super) cut: bool,
     pub(super) keep_alive_count: u32,
     pub(super) event_count: usize,
     pub(super) streamed: bool,
@@ -50,14 +50,14 @@ pub(super) struct Keep {
 }
 
 /// Reads a 2xx reply, whole or cut. Another status has nothing to read.
-pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Reading {
+pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
     let mut reading = Reading::default();
     if !exchange.head.is_some_and(|head| head.is_success()) {
         return reading;
     }
     if let Some(marks) = marks(exchange) {
         reading.streamed = true;
-        let mut chunks = Chunks::new(kind);
+        let mut chunks = api.chunks();
         for mark in marks.iter() {
             let bytes = event_bytes(exchange, mark);
             reading.event(&mut chunks, bytes, mark.read, keep.text);
@@ -65,10 +65,11 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Readi
         if keep.marks {
             reading.marks = marks.into_owned();
         }
+        reading.cut = api.ending() == Ending::Event && !reading.done_seen;
     } else if !exchange.body.is_empty() {
         let last = read_at(exchange, exchange.body.len() as u64);
         reading.last_read = Some(last);
-        if let Parsed::Piece(piece) = parse(kind, &exchange.body) {
+        if let Parsed::Piece(piece) = api.parse(&exchange.body) {
             reading.piece(piece, last, keep.text);
         }
     }
@@ -77,12 +78,12 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Readi
 
 /// What a finished turn said, for the history of the next one. `None` when it failed or said nothing.
 #[must_use]
-pub fn reply_of(kind: EndpointKind, exchange: &Exchange) -> Option<Reply> {
+pub fn reply_of(api: &Api, exchange: &Exchange) -> Option<Reply> {
     let whole = exchange.outcome == Outcome::Success;
     if !whole || !exchange.head.is_some_and(|head| head.is_success()) {
         return None;
     }
-    let mut builder = ReplyBuilder::new(kind);
+    let mut builder = api.reply_builder();
     if let Some(marks) = marks(exchange) {
         for mark in marks.iter() {
             let fields = fields(event_bytes(exchange, mark));
@@ -169,7 +170,7 @@ fn read_at(exchange: &Exchange, end: u64) -> u32 {
 }
 
 impl Reading {
-    fn event(&mut self, chunks: &mut Chunks, bytes: &[u8], read: u32, keep_text: bool) {
+    fn event(&mut self, chunks: &mut Chunks<'_>, bytes: &[u8], read: u32, keep_text: bool) {
         let before = self.pieces.len();
         let total = self.understand(chunks, bytes, read, keep_text);
         self.tally.push(total, self.pieces.len() > before);
@@ -178,7 +179,7 @@ impl Reading {
     /// Takes in one event; returns the completion tokens so far, where it tells them.
     fn understand(
         &mut self,
-        chunks: &mut Chunks,
+        chunks: &mut Chunks<'_>,
         bytes: &[u8],
         read: u32,
         keep_text: bool,
@@ -188,7 +189,7 @@ impl Reading {
         let payload = payload(&fields);
         if is_error(&fields) {
             self.last_read = Some(read);
-            self.error_event(chunks.kind(), payload, fields.comments.first().copied());
+            self.error_event(chunks, payload, fields.comments.first().copied());
             return None;
         }
         if payload.is_empty() {
@@ -207,12 +208,12 @@ impl Reading {
     }
 
     /// `event: error`: the message is the comment, the data's own message, or the data.
-    fn error_event(&mut self, kind: EndpointKind, payload: &[u8], comment: Option<&[u8]>) {
+    fn error_event(&mut self, chunks: &mut Chunks<'_>, payload: &[u8], comment: Option<&[u8]>) {
         if self.error.is_some() {
             return;
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let parsed = match parse(kind, payload) {
+        let parsed = match chunks.parse(payload) {
             Parsed::Piece(Piece {
                 error: Some(error), ..
             }) => Some(error),
@@ -254,6 +255,7 @@ impl Reading {
                 self.text.push_str(output);
             }
         }
+        self.done_seen |= piece.complete;
         if piece.usage.is_some() {
             self.usage = piece.usage;
         }

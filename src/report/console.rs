@@ -37,10 +37,11 @@ pub fn render(report: &RunReport, width: u16, files: &[(String, PathBuf)]) -> St
     let mut out = String::new();
     counts(&mut out, summary, &report.client);
     errors(&mut out, summary, width);
+    let name = report.plan.endpoint.kind.facts().title;
     let mut few = false;
     for (group, title) in TABLES {
         if group != Group::Trace || report.plan.output.show_trace_timing {
-            few |= metrics(&mut out, summary, group, title, width);
+            few |= metrics(&mut out, summary, group, &format!("{name}{title}"), width);
         }
     }
     few |= steady_state(&mut out, summary, width);
@@ -149,7 +150,7 @@ fn metrics(out: &mut String, summary: &Summary, group: Group, title: &str, width
     }
     rows.sort_by_key(|row| row.metric.order.unwrap_or(u32::MAX));
     let (metrics, few) = stats_table(&rows, width);
-    print(out, &format!("tokenring | LLM Metrics{title}"), &metrics);
+    print(out, &format!("tokenring | {title}"), &metrics);
     few
 }
 

@@ -41,6 +41,9 @@ pub enum RunError {
     /// The goodput names a metric that this run has not.
     #[error(transparent)]
     Plan(#[from] crate::config::Problems),
+    /// A dialect's own settings are wrong.
+    #[error(transparent)]
+    Api(#[from] crate::endpoint::ApiError),
     /// No tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] crate::tokenizer::TokenizerError),
@@ -175,7 +178,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
             server.url()
         ));
     }
-    ready::wait(&prepared.material.plan)?;
+    ready::wait(&prepared.material.api, &prepared.material.plan)?;
     prepared.log_details(&log);
     // Until here Ctrl-C does what it does to any program: nothing was sent, so there is nothing to write.
     let signals = watch::Signals::new()?;
@@ -235,6 +238,7 @@ fn conduct(
     let material = &prepared.material;
     let interpreter = Interpreter::new(
         Arc::clone(plan),
+        material.api.clone(),
         Arc::clone(&material.corpus),
         Arc::clone(&material.bodies),
         Arc::clone(&prepared.tokenizer),

@@ -12,7 +12,7 @@ use crate::config::{
 };
 use crate::dataset::{self, Corpus};
 use crate::driver::StampSource;
-use crate::endpoint::{Bodies, HeaderTemplate, render};
+use crate::endpoint::{Api, Bodies, HeaderTemplate};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
@@ -46,6 +46,7 @@ impl Prepared {
         if !problems.is_empty() {
             return Err(Problems(problems).into());
         }
+        let api = Api::new(&plan.endpoint)?;
         let addresses = plan
             .endpoint
             .urls
@@ -56,12 +57,13 @@ impl Prepared {
         let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
         check_users(&plan, &corpus)?;
         let timeline = Arc::new(Timeline::new(corpus.begins()));
-        let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
-        let headers = HeaderTemplate::new(&plan.endpoint);
+        let bodies = Arc::new(Bodies::render_all(&api, &corpus));
+        let headers = HeaderTemplate::new(&api);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
         Ok(Prepared {
             material: Arc::new(Material {
                 plan,
+                api,
                 corpus,
                 bodies,
                 headers,
@@ -153,12 +155,7 @@ impl Prepared {
             Some(body) => Some(Cow::Borrowed(body)),
             None => {
                 let conversation = material.corpus.conversations.get(conversation)?;
-                Some(Cow::Owned(render(
-                    &material.plan.endpoint,
-                    conversation,
-                    turn,
-                    &[],
-                )))
+                Some(Cow::Owned(material.api.render(conversation, turn, &[])))
             }
         }
     }

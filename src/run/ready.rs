@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::{EndpointKind, Plan, WaitForModel, WaitMode};
+use crate::config::{Plan, WaitForModel, WaitMode};
+use crate::endpoint::Api;
 
 use super::RunError;
 
@@ -13,14 +14,14 @@ use super::RunError;
     clippy::disallowed_methods,
     reason = "before the load; nothing is measured here"
 )]
-pub(super) fn wait(plan: &Plan) -> Result<(), RunError> {
+pub(super) fn wait(api: &Api, plan: &Plan) -> Result<(), RunError> {
     let Some(probe) = plan.endpoint.wait_for_model else {
         return Ok(());
     };
     let deadline = Instant::now() + Duration::from_nanos(probe.timeout.0);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let answer = ask_all(plan, probe, left.max(Duration::from_millis(100)));
+        let answer = ask_all(api, plan, probe, left.max(Duration::from_millis(100)));
         let Err(reason) = answer else { return Ok(()) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -33,7 +34,7 @@ pub(super) fn wait(plan: &Plan) -> Result<(), RunError> {
     }
 }
 
-fn ask_all(plan: &Plan, probe: WaitForModel, limit: Duration) -> Result<(), String> {
+fn ask_all(api: &Api, plan: &Plan, probe: WaitForModel, limit: Duration) -> Result<(), String> {
     let config = ureq::Agent::config_builder()
         .timeout_global(Some(limit))
         .http_status_as_error(false)
@@ -45,25 +46,25 @@ fn ask_all(plan: &Plan, probe: WaitForModel, limit: Duration) -> Result<(), Stri
         let scheme = if url.tls { "https" } else { "http" };
         let origin = format!("{scheme}://{}", url.host_header());
         if matches!(probe.mode, WaitMode::Models | WaitMode::Both) {
-            ask_models(plan, &agent, &url.base)?;
+            ask_models(api, plan, &agent, &url.base)?;
         }
         if matches!(probe.mode, WaitMode::Inference | WaitMode::Both) {
-            ask_inference(plan, &agent, &format!("{origin}{}", url.target))?;
+            ask_inference(api, plan, &agent, &format!("{origin}{}", url.target))?;
         }
     }
     Ok(())
 }
 
 /// `GET /v1/models` lists the model; a server without that path need only answer on its base URL.
-fn ask_models(plan: &Plan, agent: &ureq::Agent, base: &str) -> Result<(), String> {
+fn ask_models(api: &Api, plan: &Plan, agent: &ureq::Agent, base: &str) -> Result<(), String> {
     let base = base.split('?').next().unwrap_or(base).trim_end_matches('/');
     let models = format!("{}/v1/models", base.strip_suffix("/v1").unwrap_or(base));
-    let mut answer = with_headers(plan, agent.get(&models))
+    let mut answer = with_headers(api, agent.get(&models))
         .call()
         .map_err(|error| format!("{models}: {error}"))?;
     match answer.status().as_u16() {
         404 => {
-            let answer = with_headers(plan, agent.get(base))
+            let answer = with_headers(api, agent.get(base))
                 .call()
                 .map_err(|error| format!("{base}: {error}"))?;
             let status = answer.status().as_u16();
@@ -97,18 +98,11 @@ fn ask_models(plan: &Plan, agent: &ureq::Agent, base: &str) -> Result<(), String
 }
 
 /// A one-token request is answered below 500.
-fn ask_inference(plan: &Plan, agent: &ureq::Agent, url: &str) -> Result<(), String> {
+fn ask_inference(api: &Api, plan: &Plan, agent: &ureq::Agent, url: &str) -> Result<(), String> {
     let model = plan.models.first().map(String::as_str).unwrap_or_default();
-    let body = match plan.endpoint.kind {
-        EndpointKind::Chat => {
-            serde_json::json!({"messages": [{"role": "user", "content": "Lo"}], "max_tokens": 1, "model": model})
-        }
-        EndpointKind::Completions => {
-            serde_json::json!({"prompt": "Lo", "max_tokens": 1, "model": model})
-        }
-    };
-    let answer = with_headers(plan, agent.post(url))
-        .send_json(&body)
+    let request = with_headers(api, agent.post(url)).header("Content-Type", api.content_type());
+    let answer = request
+        .send(api.probe(model))
         .map_err(|error| format!("{url}: {error}"))?;
     let status = answer.status().as_u16();
     if status < 500 {
@@ -118,11 +112,14 @@ fn ask_inference(plan: &Plan, agent: &ureq::Agent, url: &str) -> Result<(), Stri
     }
 }
 
-fn with_headers<T>(plan: &Plan, mut request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
-    if let Some(key) = &plan.endpoint.api_key {
-        request = request.header("Authorization", format!("Bearer {key}"));
+fn with_headers<T>(api: &Api, mut request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
+    let users = &api.plan().headers;
+    for (name, value) in api.headers() {
+        if !users.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
+            request = request.header(name, value);
+        }
     }
-    for (name, value) in &plan.endpoint.headers {
+    for (name, value) in users {
         request = request.header(name, value);
     }
     request

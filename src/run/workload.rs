@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::clock::Nanos;
 use crate::config::Plan;
 use crate::dataset::{ContextMode, Corpus, Sampler};
-use crate::endpoint::{Bodies, HeaderTemplate, Reply, render, shows_content};
+use crate::endpoint::{Api, Bodies, HeaderTemplate, Reply};
 use crate::engine::Workload;
 use crate::record::{Exchange, reply_of};
 use crate::schedule::Timeline;
@@ -17,6 +17,8 @@ use crate::wire::write_request_head;
 pub(super) struct Material {
     /// The plan.
     pub(super) plan: Arc<Plan>,
+    /// Its endpoint.
+    pub(super) api: Api,
     /// Conversations.
     pub(super) corpus: Arc<Corpus>,
     /// Their bodies.
@@ -88,13 +90,8 @@ impl Workload for CorpusWorkload {
 
     fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]> {
         let conversation = &self.material.corpus.conversations[conversation as usize];
-        render(
-            &self.material.plan.endpoint,
-            conversation,
-            turn as usize,
-            history,
-        )
-        .into()
+        let api = &self.material.api;
+        api.render(conversation, turn as usize, history).into()
     }
 
     fn needs_reply(&self, conversation: u32) -> bool {
@@ -103,11 +100,11 @@ impl Workload for CorpusWorkload {
     }
 
     fn reply(&self, exchange: &Exchange) -> Option<Reply> {
-        reply_of(self.material.plan.endpoint.kind, exchange)
+        reply_of(&self.material.api, exchange)
     }
 
     fn shows_content(&self, data: &[u8]) -> bool {
-        shows_content(self.material.plan.endpoint.kind, data)
+        self.material.api.shows_content(data)
     }
 
     fn write_head(

@@ -5,15 +5,22 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::shows_content;
-use crate::config::EndpointKind;
-use crate::endpoint::{Parsed, parse};
+use crate::config::{EndpointKind, EndpointPlan};
+use crate::endpoint::{Api, Parsed};
 
 const KINDS: [EndpointKind; 2] = [EndpointKind::Chat, EndpointKind::Completions];
 
+fn api(kind: EndpointKind) -> Api {
+    Api::new(&EndpointPlan::plain(kind)).unwrap()
+}
+
+fn shows_content(kind: EndpointKind, data: &[u8]) -> bool {
+    api(kind).shows_content(data)
+}
+
 /// What the thorough reading says.
 fn thoroughly(kind: EndpointKind, data: &[u8]) -> bool {
-    matches!(parse(kind, data), Parsed::Piece(piece) if piece.kind().is_some())
+    matches!(api(kind).parse(data), Parsed::Piece(piece) if piece.kind().is_some())
 }
 
 /// Chunks of servers, and whether they are content for chat and for completions.

@@ -6,18 +6,19 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::parse::parse_thoroughly;
-use super::super::{Parsed, PieceKind};
+use super::super::chat::Chat;
+use super::super::completions::Completions;
+use super::super::{Parsed, PieceKind, Seen};
 use super::*;
 
 #[test]
 fn what_servers_send_is_usual() {
     let chat = r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" a\nb"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
-    let found = piece(EndpointKind::Chat, chat.as_bytes()).unwrap().0;
+    let found = piece(Shape::Chat, chat.as_bytes()).unwrap().0;
     assert_eq!(found.text.as_deref(), Some(" a\nb"));
     assert_eq!(found.kind(), Some(PieceKind::Text));
     let last = r#"{"object":"text_completion","choices":[{"text":"","finish_reason":"stop"}],"usage":{"prompt_tokens":3}}"#;
-    let found = piece(EndpointKind::Completions, last.as_bytes()).unwrap().0;
+    let found = piece(Shape::Completions, last.as_bytes()).unwrap().0;
     assert_eq!(found.finish_reason.as_deref(), Some("stop"));
     assert_eq!(found.usage.and_then(|usage| usage.prompt_tokens), Some(3));
 }
@@ -36,7 +37,7 @@ fn what_is_odd_is_left_alone() {
         "[DONE]",
         "\u{feff}{}",
     ] {
-        assert_eq!(piece(EndpointKind::Chat, odd.as_bytes()), None, "{odd}");
+        assert_eq!(piece(Shape::Chat, odd.as_bytes()), None, "{odd}");
     }
 }
 
@@ -135,11 +136,7 @@ fn a_template_is_used_where_only_the_text_differs() {
         )
     };
     let mut template = Template::default();
-    assert!(
-        template
-            .piece(EndpointKind::Chat, chunk(" a", "").as_bytes())
-            .is_some()
-    );
+    assert!(template.piece(&Chat, chunk(" a", "").as_bytes()).is_some());
     for (text, end, compared) in [
         (" b c", "", true),
         ("", "", true),
@@ -164,22 +161,22 @@ proptest! {
     fn a_template_changes_no_answer(
         chunk in chunk(), chat in any::<bool>(), old in "[a-c]{1,3}", new in "([a-c\"{}:,\\\\n\u{e9}\t]|\",\"content\":\"){0,6}",
     ) {
-        let kind = if chat { EndpointKind::Chat } else { EndpointKind::Completions };
+        let dialect: &dyn Dialect = if chat { &Chat } else { &Completions };
         let with = |text: &str| chunk.replace(r#""a""#, &format!("\"{text}\""));
         let mut template = Template::default();
-        template.piece(kind, with(&old).as_bytes());
+        template.piece(dialect, with(&old).as_bytes());
         let data = with(&new);
-        let alone = piece(kind, data.as_bytes()).map(|(piece, _)| piece);
-        prop_assert_eq!(template.piece(kind, data.as_bytes()), alone, "{}", data);
+        let alone = dialect.usual(data.as_bytes()).map(|(piece, _)| piece);
+        prop_assert_eq!(template.piece(dialect, data.as_bytes()), alone, "{}", data);
     }
 
     #[test]
     fn both_readings_agree(chunk in chunk(), chat in any::<bool>(), cut in 0usize..400) {
-        let kind = if chat { EndpointKind::Chat } else { EndpointKind::Completions };
+        let dialect: &dyn Dialect = if chat { &Chat } else { &Completions };
         let cut = (0..=cut.min(chunk.len())).rev().find(|&at| chunk.is_char_boundary(at)).unwrap();
         for data in [chunk.as_str(), &chunk[..cut]] {
-            let Some((quick, _)) = piece(kind, data.as_bytes()) else { continue };
-            let thorough = match parse_thoroughly(kind, data.as_bytes()) {
+            let Some((quick, _)) = dialect.usual(data.as_bytes()) else { continue };
+            let thorough = match dialect.read(data.as_bytes(), Seen::default()) {
                 Parsed::Piece(piece) => piece,
                 Parsed::Nothing => Piece::default(),
                 Parsed::NotJson => panic!("{data} is no JSON"),

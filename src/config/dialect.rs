@@ -1,0 +1,135 @@
+//! API dialects, as far as flags depend on them.
+//!
+//! In: nothing. Out: [`EndpointKind`], the key of a dialect everywhere, and a row of facts for each. Never: a body or a reply; those
+//! are in a file for each dialect in `endpoint`, which has one line in the table there.
+
+/// What a dialect can do and what it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DialectFacts {
+    /// The name as in `--endpoint-type`.
+    pub name: &'static str,
+    /// What is added to a base URL when `--custom-endpoint` gives nothing.
+    pub path: &'static str,
+    /// The same for streamed replies, where that is another path.
+    pub streaming_path: Option<&'static str>,
+    /// Title of the console's tables.
+    pub title: &'static str,
+    /// Can stream replies. Where it cannot, `--streaming` is taken for not given, as by AIPerf.
+    pub streams: bool,
+    /// Replies are made of tokens.
+    pub produces_tokens: bool,
+    /// Input is counted in tokens.
+    pub counts_input: bool,
+    /// Has a place for a system message and for a first user message of context.
+    pub system_slot: bool,
+    /// Carries earlier turns and what was replied to them.
+    pub history: bool,
+    /// Takes pictures.
+    pub images: bool,
+    /// Takes sounds.
+    pub audio: bool,
+    /// Takes films.
+    pub video: bool,
+    /// `Content-Type` of its bodies. A dialect of forms has a boundary in it that its bodies use.
+    pub content_type: &'static str,
+}
+
+/// An API that streams text for one text: what most rows differ from in little.
+const TEXT: DialectFacts = DialectFacts {
+    name: "",
+    path: "",
+    streaming_path: None,
+    title: "LLM Metrics",
+    streams: true,
+    produces_tokens: true,
+    counts_input: true,
+    system_slot: false,
+    history: false,
+    images: false,
+    audio: false,
+    video: false,
+    content_type: "application/json",
+};
+
+/// Makes the enum and its facts out of one row for each dialect.
+macro_rules! dialects {
+    ($($(#[$doc:meta])* $kind:ident $facts:tt)*) => {
+        /// API dialects.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum EndpointKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl EndpointKind {
+            /// All of them.
+            pub const ALL: &[EndpointKind] = &[$(EndpointKind::$kind),*];
+
+            /// What it can do and what it is called.
+            #[must_use]
+            pub const fn facts(self) -> &'static DialectFacts {
+                match self {
+                    $(EndpointKind::$kind => const { &DialectFacts $facts },)*
+                }
+            }
+        }
+    };
+}
+
+dialects! {
+    /// `/v1/chat/completions`.
+    Chat {
+        name: "chat",
+        path: "/v1/chat/completions",
+        system_slot: true,
+        history: true,
+        images: true,
+        audio: true,
+        video: true,
+        ..TEXT
+    }
+    /// `/v1/completions`.
+    Completions {
+        name: "completions",
+        path: "/v1/completions",
+        ..TEXT
+    }
+}
+
+impl EndpointKind {
+    /// The dialect that `--endpoint-type` calls by this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<EndpointKind> {
+        let mut all = EndpointKind::ALL.iter().copied();
+        all.find(|kind| kind.facts().name == name)
+    }
+
+    /// The name as in `--endpoint-type`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// What is added to a base URL when `--custom-endpoint` gives nothing.
+    #[must_use]
+    pub fn default_path(self, streaming: bool) -> &'static str {
+        let facts = self.facts();
+        let other = facts.streaming_path.filter(|_| streaming);
+        other.unwrap_or(facts.path)
+    }
+
+    /// Names of those that `can`, for a sentence: `chat` or `chat, responses or messages`.
+    #[must_use]
+    pub fn names_of(can: impl Fn(&DialectFacts) -> bool) -> String {
+        let mut names: Vec<&str> = EndpointKind::ALL
+            .iter()
+            .map(|kind| kind.facts())
+            .filter(|facts| can(facts))
+            .map(|facts| facts.name)
+            .collect();
+        let last = names.pop().unwrap_or_default();
+        if names.is_empty() {
+            return last.to_owned();
+        }
+        format!("{} or {last}", names.join(", "))
+    }
+}

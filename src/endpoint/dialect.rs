@@ -1,0 +1,142 @@
+//! What an API dialect is.
+//!
+//! In: nothing. Out: the trait that each dialect's file implements, and what its methods are told. Never: a dialect.
+//!
+//! A new dialect is a file here, a line in `table.rs`, and a row of facts in `config/dialect.rs`.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::parse::{json, parsed};
+use super::{Input, Parsed, Piece, Reply};
+use crate::config::EndpointPlan;
+use crate::dataset::{Conversation, Turn};
+
+/// One API dialect, in both directions. What it can do, its paths and its content type are in
+/// [`DialectFacts`](crate::config::DialectFacts).
+///
+/// A dialect does no I/O and keeps nothing between calls; one value serves all threads of a run.
+pub trait Dialect: Debug + Send + Sync {
+    /// The body of one turn, of the content type that the facts name. A turn with a [`Turn::payload`] never gets here.
+    fn body(&self, request: &Request<'_>) -> Vec<u8>;
+
+    /// What a reply object carried: a whole answer, or the data of one event.
+    fn piece(&self, root: &mut Value, seen: Seen) -> Piece;
+
+    /// As [`Dialect::piece`], from the bytes. Only a dialect with replies that are no JSON says anything else.
+    fn read(&self, data: &[u8], seen: Seen) -> Parsed {
+        match json(data) {
+            Some(mut root) => parsed(self.piece(&mut root, seen)),
+            None => Parsed::NotJson,
+        }
+    }
+
+    /// As [`Dialect::read`], without a tree, for the chunk that comes a thousand times; `None` for any other. It may never say
+    /// anything else than `read`.
+    fn usual(&self, _data: &[u8]) -> Option<Usual> {
+        None
+    }
+
+    /// The data of an event brings content. A worker asks this of the first events of a stream, where prefills are limited: it may
+    /// neither build a tree nor allocate, and a wrong no only keeps the slot for longer.
+    fn shows_content(&self, data: &[u8]) -> bool;
+
+    /// Adds to `input` what a body says to the model.
+    fn says(&self, body: &Value, input: &mut Input);
+
+    /// As [`Dialect::says`], from the bytes of a body. Only a dialect whose bodies are no JSON says anything else.
+    fn input(&self, body: &[u8]) -> Input {
+        let mut input = Input::default();
+        if let Ok(body) = serde_json::from_slice(body) {
+            self.says(&body, &mut input);
+        }
+        input
+    }
+
+    /// Keeps of a reply object what the next turn's history needs besides the texts of its piece: tool calls, ids. Asked of every
+    /// object of a reply.
+    fn remember(&self, _data: &[u8], _reply: &mut Reply) {}
+
+    /// How a stream says that it is whole.
+    fn ending(&self) -> Ending {
+        Ending::DoneMark
+    }
+
+    /// Headers that the dialect adds, the key's among them. A header that the user gives replaces the one of the same name.
+    fn headers(&self, plan: &EndpointPlan) -> Vec<(&'static str, String)> {
+        let bearer = plan.api_key.as_ref();
+        bearer
+            .map(|key| ("Authorization", format!("Bearer {key}")))
+            .into_iter()
+            .collect()
+    }
+
+    /// Body of the readiness probe: the smallest request there is.
+    fn probe(&self, model: &str) -> Vec<u8> {
+        let message = json!({"role": "user", "content": "Lo"});
+        json!({"messages": [message], "max_tokens": 1, "model": model})
+            .to_string()
+            .into_bytes()
+    }
+}
+
+/// What a body is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The plan.
+    pub plan: &'a EndpointPlan,
+    /// The conversation.
+    pub conversation: &'a Conversation,
+    /// The turn, as a place in the conversation's turns.
+    pub turn: usize,
+    /// What each earlier turn was answered with; `None`, or a missing entry, is a turn that failed. Of use only where
+    /// [`Request::earlier`] gives it out.
+    pub history: &'a [Option<Reply>],
+}
+
+impl<'a> Request<'a> {
+    /// The turn that is asked.
+    #[must_use]
+    pub fn this(&self) -> &'a Turn {
+        &self.conversation.turns[self.turn]
+    }
+
+    /// The turns before it that belong into its body, each with its live reply where one belongs there too.
+    pub fn earlier(&self) -> impl Iterator<Item = (&'a Turn, Option<&'a Reply>)> {
+        use crate::dataset::ContextMode::{LiveReplies, SelfContained};
+        let (history, context) = (self.history, self.conversation.context);
+        let end = if context == SelfContained {
+            0
+        } else {
+            self.turn
+        };
+        let turns = self.conversation.turns[..end].iter();
+        turns.enumerate().map(move |(index, turn)| {
+            let reply = history.get(index).and_then(Option::as_ref);
+            (turn, reply.filter(|_| context == LiveReplies))
+        })
+    }
+}
+
+/// What a reply has brought before the object at hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Output text.
+    pub text: bool,
+}
+
+/// How a stream says that it is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By `[DONE]`. Some servers leave it out, so a stream without it is whole if its connection says so.
+    DoneMark,
+    /// By an event that the dialect marks with [`Piece::complete`]. A stream without it was cut, and its request has failed.
+    Event,
+    /// As [`Ending::Event`], but not every server sends it: a stream without it is no failure.
+    OptionalEvent,
+}
+
+/// The piece of a usual chunk, and where its text stands in the data if it has no escapes.
+pub type Usual = (Piece, Option<Range<usize>>);

@@ -1,0 +1,18 @@
+//! Which file does which dialect.
+//!
+//! In: the plan. Out: its dialect. Never: a fact about one; those are in `config/dialect.rs`.
+
+use std::sync::Arc;
+
+use super::chat::Chat;
+use super::completions::Completions;
+use super::{ApiError, Dialect};
+use crate::config::{EndpointKind, EndpointPlan};
+
+/// The plan's dialect. One that takes settings of its own says here what is wrong with them.
+pub(super) fn dialect(plan: &EndpointPlan) -> Result<Arc<dyn Dialect>, ApiError> {
+    Ok(match plan.kind {
+        EndpointKind::Chat => Arc::new(Chat),
+        EndpointKind::Completions => Arc::new(Completions),
+    })
+}
