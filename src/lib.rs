@@ -27,6 +27,7 @@ pub mod dataset;
 pub mod driver;
 pub mod endpoint;
 pub mod engine;
+pub mod file;
 pub mod fuzz;
 pub mod metric;
 pub mod mock;

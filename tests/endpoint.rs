@@ -48,9 +48,7 @@ fn plan(kind: EndpointKind) -> Plan {
             revision: "main".to_owned(),
         },
         dataset: DatasetPlan {
-            source: DatasetSource::SingleTurn {
-                path: PathBuf::new(),
-            },
+            source: DatasetSource::File(FilePlan::new(PathBuf::new(), FileFormat::SingleTurn)),
             entries: 1,
             sampling: Sampling::Sequential,
             output_tokens: None,

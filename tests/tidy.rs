@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str], &str)] = &[
     ("clock",     &[],                                                             "a leaf: time in two types"),
     ("wire",      &[],                                                             "a leaf: bytes in, events out, usable and testable alone"),
-    ("config",    &["clock"],                                                      "flags become plain values; lengths of time are the only border type"),
+    ("file",      &[],                                                             "a leaf: records out of bytes, whatever they mean"),
+    ("config",    &["clock", "file"],                                              "flags become plain values; a file's first record shows its format"),
     ("tokenizer", &["config"],                                                     "a leaf but for the plan that names it"),
-    ("dataset",   &["config", "tokenizer", "clock"],                               "what is said does not know how an API says it"),
+    ("dataset",   &["config", "file", "tokenizer", "clock"],                       "what is said does not know how an API says it"),
     ("endpoint",  &["config", "dataset"],                                          "turns become bodies, replies become pieces; bytes and counts are others'"),
     ("schedule",  &["config", "clock"],                                            "due times depend on the plan alone"),
     ("engine",    &["schedule", "wire", "endpoint", "config", "dataset", "clock", "driver", "record"],

@@ -1,26 +1,22 @@
 //! Flags of prompts and files become a [`DatasetPlan`].
 //!
-//! In: settings, and the first line of a dataset file. Out: what is sent, as a plan. Never: reads a whole dataset.
+//! In: settings. Out: what is sent, as a plan. Never: reads a dataset.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-
-use serde_json::{Map, Value};
+use std::io::Read;
+use std::path::PathBuf;
 
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::fixed_schedule::fixed_schedule;
-use super::lengths;
 use super::lex::Settings;
 use super::plan::{CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, SyntheticPlan};
+use super::{input_file, lengths};
 
 /// Entries of a synthetic dataset when no flag gives a size.
 const ENTRIES_DEFAULT: usize = 100;
 /// Unique conversations that a request or session count asks for at most; a run may be longer than its dataset.
 const ENTRIES_MOST: usize = 1 << 24;
-/// Longest first line that is looked at to tell a file's format.
-const LINE_BYTES_MOST: u64 = 16 << 20;
 /// Longest system prompt file.
 const SYSTEM_PROMPT_BYTES_MOST: u64 = 64 << 20;
 
@@ -73,46 +69,10 @@ pub(super) fn dataset(
     }
 }
 
-/// File formats that are read.
-const FORMATS: &[&str] = &["single_turn", "multi_turn", "mooncake_trace"];
-
-/// Fields of a first line, and the format that they are a sign of.
-const SIGNS: &[(&str, &str)] = &[
-    ("turns", "multi_turn"),
-    ("messages", "mooncake_trace"),
-    ("payload", "mooncake_trace"),
-    ("input_length", "mooncake_trace"),
-    ("text_input", "mooncake_trace"),
-    ("captureData", "sagemaker_data_capture"),
-    ("data", "inputs_json"),
-    ("text", "single_turn"),
-    ("texts", "single_turn"),
-];
-
-/// Tokens that a hash id of a `mooncake_trace` stands for.
-const BLOCK_TOKENS_DEFAULT: u64 = 512;
-
-/// Where conversations come from, and whether the file is a trace whose timestamps are followed unasked: one that is named as such by
-/// `--custom-dataset-type` and whose first record has one.
+/// Where conversations come from, and whether it is a trace whose timestamps are followed unasked.
 fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool) {
-    let kind = settings.choice("--custom-dataset-type");
-    if let Some(other) = kind.filter(|kind| !FORMATS.contains(kind)) {
-        problems.push(format!(
-            "--custom-dataset-type {other} is an AIPerf format that tokenring does not read yet; use {}",
-            FORMATS.join(", ")
-        ));
-    }
-    let block = "--prompt-input-tokens-block-size";
     let Some(path) = settings.text("--input-file").map(PathBuf::from) else {
-        if kind.is_some() {
-            problems.push("--custom-dataset-type needs --input-file, which names the file to read");
-        }
-        if settings.given(block) {
-            problems.push(format!(
-                "{} needs --input-file with a mooncake_trace, whose hash ids it measures",
-                settings.spelling(block)
-            ));
-        }
+        input_file::check_absent(settings, problems);
         return (
             DatasetSource::Synthetic(synthetic(settings, problems)),
             false,
@@ -124,97 +84,8 @@ fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool)
             settings.spelling(flag)
         ));
     }
-    let known = kind.filter(|kind| FORMATS.contains(kind));
-    let (found, timed) = first_record(&path, kind.is_some()).unwrap_or_else(|sentence| {
-        problems.push(format!(
-            "--input-file {:?} {sentence}",
-            path.display().to_string()
-        ));
-        ("single_turn", false)
-    });
-    let source = match known.unwrap_or(found) {
-        "multi_turn" => DatasetSource::MultiTurn { path },
-        "mooncake_trace" => DatasetSource::MooncakeTrace {
-            path,
-            block_tokens: settings
-                .integer(block)
-                .unwrap_or(BLOCK_TOKENS_DEFAULT)
-                .try_into()
-                .unwrap_or(u32::MAX),
-        },
-        _ => DatasetSource::SingleTurn { path },
-    };
-    let promoted = timed && known == Some("mooncake_trace");
-    (source, promoted)
-}
-
-/// The format that the first record of a file shows, and whether it has a timestamp. `named`: the format is known already, and a file
-/// that shows none is not wrong.
-fn first_record(path: &Path, named: bool) -> Result<(&'static str, bool), String> {
-    let unread = |e: std::io::Error| format!("cannot be read: {e}");
-    let metadata = fs::metadata(path).map_err(unread)?;
-    if metadata.is_dir() {
-        return Err(
-            "is a folder, which tokenring does not read yet; give a single_turn JSONL file"
-                .to_owned(),
-        );
-    }
-    if !metadata.is_file() {
-        // A pipe can be read only once, and that is the dataset's to do.
-        return Ok(("single_turn", false));
-    }
-    let file = fs::File::open(path).map_err(unread)?;
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(file.take(LINE_BYTES_MOST));
-    while line.trim_ascii().is_empty() {
-        line.clear();
-        if reader.read_until(b'\n', &mut line).map_err(unread)? == 0 {
-            if named {
-                return Ok(("single_turn", false));
-            }
-            return Err("is empty; give a JSONL file with one JSON object in each line".to_owned());
-        }
-    }
-    let object = serde_json::from_slice::<Map<String, Value>>(&line);
-    let timed = object.as_ref().is_ok_and(|o| o.contains_key("timestamp"));
-    match object
-        .map_err(|_| NO_OBJECT.to_owned())
-        .and_then(|object| format_of(&object))
-    {
-        Ok(format) => Ok((format, timed)),
-        Err(_) if named => Ok(("single_turn", timed)),
-        Err(sentence) => Err(sentence),
-    }
-}
-
-const NO_OBJECT: &str = "does not begin with a JSON object in one line; give a single_turn JSONL file, or say which format it has with \
-                         --custom-dataset-type";
-
-/// The format of a record: what its field `type` says, or the one that its other fields are a sign of.
-fn format_of(object: &Map<String, Value>) -> Result<&'static str, String> {
-    let said = object.get("type").and_then(Value::as_str);
-    if let Some(format) = FORMATS.iter().find(|format| Some(**format) == said) {
-        return Ok(format);
-    }
-    let mut found = SIGNS.iter().filter(|(key, _)| object.contains_key(*key));
-    let Some((_, format)) = found.next() else {
-        return Err(
-            "has neither \"text\" nor \"texts\" in its first line; give a single_turn, multi_turn or mooncake_trace JSONL file"
-                .to_owned(),
-        );
-    };
-    if let Some((_, other)) = found.find(|(_, other)| other != format) {
-        return Err(format!(
-            "looks like {format} and like {other}; say which it is with --custom-dataset-type"
-        ));
-    }
-    if !FORMATS.contains(format) {
-        return Err(format!(
-            "looks like {format}, which tokenring does not read yet; give a {} file",
-            FORMATS.join(", ")
-        ));
-    }
-    Ok(format)
+    let (file, promoted) = input_file::file(settings, path, problems);
+    (DatasetSource::File(file), promoted)
 }
 
 fn synthetic(settings: &Settings, problems: &mut Problems) -> SyntheticPlan {

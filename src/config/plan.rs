@@ -12,6 +12,7 @@ use super::cancellation::CancellationPlan;
 use super::dialect::EndpointKind;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
+use super::input_file::FilePlan;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
@@ -176,23 +177,8 @@ pub struct DatasetPlan {
 pub enum DatasetSource {
     /// Made up, to length.
     Synthetic(SyntheticPlan),
-    /// `--custom-dataset-type single_turn`: JSONL.
-    SingleTurn {
-        /// The file.
-        path: PathBuf,
-    },
-    /// `--custom-dataset-type multi_turn`: JSONL.
-    MultiTurn {
-        /// The file.
-        path: PathBuf,
-    },
-    /// `--custom-dataset-type mooncake_trace`: JSONL.
-    MooncakeTrace {
-        /// The file.
-        path: PathBuf,
-        /// Tokens that one of its hash ids stands for, at least 1.
-        block_tokens: u32,
-    },
+    /// A file.
+    File(FilePlan),
 }
 
 impl DatasetSource {
@@ -201,9 +187,7 @@ impl DatasetSource {
     pub fn path(&self) -> Option<&Path> {
         match self {
             DatasetSource::Synthetic(_) => None,
-            DatasetSource::SingleTurn { path }
-            | DatasetSource::MultiTurn { path }
-            | DatasetSource::MooncakeTrace { path, .. } => Some(path),
+            DatasetSource::File(file) => Some(&file.path),
         }
     }
 }

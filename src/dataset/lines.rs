@@ -1,6 +1,6 @@
-//! JSON Lines, one entry a line.
+//! What records become, one entry a record.
 //!
-//! In: a file, and how a line of its format is read. Out: a corpus, or every bad line with its number. Never: drops a field without a
+//! In: the fields of a record; entries. Out: values of fields; a corpus, or every bad line with its number. Never: drops a field without a
 //! word, or stops at the first bad line.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::format::Format;
 use super::length;
 use super::seed::{child_seed, numbered};
 use super::synthetic::{conversation_id, pick_model};
@@ -20,10 +21,7 @@ const BAD_LINES_MAX: usize = 20;
 /// Unknown fields told of.
 const UNKNOWN_MAX: usize = 5;
 
-/// First bytes of a compressed file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
-/// One line.
+/// What one record stands for.
 #[derive(Default)]
 pub(super) struct Entry {
     /// At least one.
@@ -34,26 +32,6 @@ pub(super) struct Entry {
     pub(super) system: Option<String>,
     /// Fields that are not part of the format.
     pub(super) unknown: Vec<String>,
-}
-
-/// Reads the file at `path` with the `parse` of its format.
-pub(super) fn read(
-    plan: &Plan,
-    path: &Path,
-    seed: u64,
-    parse: impl FnOnce(&[u8], &Path, u64) -> Result<(Corpus, Vec<String>), DatasetError>,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let (mut corpus, mut notes) = parse(&bytes_of(path)?, path, seed)?;
-    notes.extend(complete(plan, path, &mut corpus, seed));
-    Ok((corpus, notes))
-}
-
-/// The bytes of the file at `path`.
-pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, DatasetError> {
-    std::fs::read(path).map_err(|source| DatasetError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// Gives turns what the plan says and the file does not: a model, an output limit, a system message. The notes are of timestamps that are
@@ -90,48 +68,6 @@ pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64)
     })
 }
 
-/// Reads lines. `path` is for messages only, `known` says what may stand in a line. Turns have no model yet.
-pub(super) fn parse(
-    bytes: &[u8],
-    path: &Path,
-    seed: u64,
-    known: &str,
-    mut entry: impl FnMut(Map<String, Value>) -> Result<Entry, String>,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    if bytes.starts_with(&GZIP) {
-        return Err(DatasetError::Lines(vec![format!(
-            "--input-file {}: compressed with gzip; give the file as gunzip leaves it",
-            path.display()
-        )]));
-    }
-    let mut reading = Reading {
-        ids: child_seed(seed, "dataset.conversation.id"),
-        ..Reading::default()
-    };
-    for (line, number) in bytes.split(|byte| *byte == b'\n').zip(1_u64..) {
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            continue;
-        }
-        match object(line).and_then(&mut entry) {
-            Ok(entry) => reading.add(entry, number),
-            Err(reason) => reading.refuse(&format!("{}:{number}: {reason}", path.display())),
-        }
-    }
-    reading.finish(path, known)
-}
-
-/// The fields of a line; those that are null are as good as absent.
-fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
-    let value: Value =
-        serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
-    let Value::Object(mut fields) = value else {
-        return Err("not a JSON object; give one such as {\"text\": \"Hello\"}".to_owned());
-    };
-    fields.retain(|_, value| !value.is_null());
-    Ok(fields)
-}
-
 /// Takes the field `type` out, which may only say `kind`.
 pub(super) fn check_type(fields: &mut Map<String, Value>, kind: &str) -> Result<(), String> {
     match fields.remove("type") {
@@ -161,7 +97,7 @@ pub(super) fn extra(fields: &mut Map<String, Value>) -> Result<Map<String, Value
 
 /// What has been read so far.
 #[derive(Default)]
-struct Reading {
+pub(super) struct Reading {
     conversations: Vec<Conversation>,
     /// Index of each session's conversation.
     sessions: HashMap<String, usize>,
@@ -175,7 +111,14 @@ struct Reading {
 }
 
 impl Reading {
-    fn add(&mut self, entry: Entry, number: u64) {
+    pub(super) fn new(seed: u64) -> Reading {
+        Reading {
+            ids: child_seed(seed, "dataset.conversation.id"),
+            ..Reading::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, entry: Entry, number: u64) {
         for name in entry.unknown {
             if self.unknown.len() < UNKNOWN_MAX {
                 self.unknown.entry(name).or_insert(number);
@@ -206,14 +149,18 @@ impl Reading {
         });
     }
 
-    fn refuse(&mut self, message: &str) {
+    pub(super) fn refuse(&mut self, message: &str) {
         self.bad_count += 1;
         if self.bad.len() < BAD_LINES_MAX {
             self.bad.push(message.to_owned());
         }
     }
 
-    fn finish(mut self, path: &Path, known: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
+    pub(super) fn finish(
+        mut self,
+        path: &Path,
+        format: &mut dyn Format,
+    ) -> Result<(Corpus, Vec<String>), DatasetError> {
         let shown = path.display();
         if self.bad_count > 0 {
             if self.bad_count > self.bad.len() {
@@ -222,6 +169,7 @@ impl Reading {
             }
             return Err(DatasetError::Lines(self.bad));
         }
+        let mut notes = format.finish(&mut self.conversations)?;
         if self.conversations.is_empty() {
             return Err(DatasetError::Empty(path.to_owned()));
         }
@@ -229,7 +177,7 @@ impl Reading {
         for conversation in &mut self.conversations {
             conversation.turns[0].delay_ms = 0.0;
         }
-        let mut notes = Vec::new();
+        let known = format.known();
         for (name, line) in &self.unknown {
             notes.push(format!(
                 "{shown}:{line}: field {name} is not part of this format and is not used; {known}"

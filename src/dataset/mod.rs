@@ -15,6 +15,7 @@ use crate::tokenizer::Tokenizer;
 mod code;
 mod fit;
 mod fixed_schedule;
+mod format;
 mod length;
 mod lines;
 mod mooncake;
@@ -174,11 +175,7 @@ pub fn build(
     let source = &plan.dataset.source;
     let (mut corpus, notes) = match source {
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
-        DatasetSource::SingleTurn { path } => lines::read(plan, path, seed, single_turn::parse),
-        DatasetSource::MultiTurn { path } => lines::read(plan, path, seed, multi_turn::parse),
-        DatasetSource::MooncakeTrace { path, block_tokens } => {
-            mooncake::read(plan, path, *block_tokens, tokenizer, seed)
-        }
+        DatasetSource::File(file) => format::read(plan, file, tokenizer, seed),
     }?;
     if let Some(schedule) = plan.dataset.fixed_schedule {
         fixed_schedule::settle(schedule, source.path(), &mut corpus)?;

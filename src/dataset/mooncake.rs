@@ -4,17 +4,18 @@
 //! beginning of their prompts. Never: a prompt of another length than the line says without a note.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use rand::RngExt;
 use serde_json::{Map, Value};
 
 use super::fit::Fitter;
+use super::format::{Format, Setting};
 use super::lines::{self, Entry, shown, text_field};
 use super::pieces::Pieces;
 use super::seed::{child_seed, numbered};
-use super::{ContextMode, Corpus, DatasetError, Turn};
-use crate::config::{CorpusKind, Plan};
+use super::{ContextMode, Conversation, DatasetError, Turn};
+use crate::config::CorpusKind;
+use crate::file::Record;
 use crate::tokenizer::Tokenizer;
 
 /// What may stand in a line.
@@ -26,44 +27,52 @@ const INPUT_TOKENS_MOST: u64 = 1 << 24;
 /// Tokens of text that prompts are cut from.
 const SOURCE_TOKENS: usize = 1 << 20;
 
-/// Reads the file at `path`. A hash id stands for `block_tokens` tokens.
-pub(super) fn read(
-    plan: &Plan,
-    path: &Path,
-    block_tokens: u32,
-    tokenizer: &dyn Tokenizer,
-    seed: u64,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let bytes = lines::bytes_of(path)?;
-    if tokenizer.count("The quick brown fox") == 0 {
-        return Err(DatasetError::UnusableTokenizer(tokenizer.name().to_owned()));
-    }
-    let pieces = Pieces::new(CorpusKind::Sonnet, tokenizer, seed, SOURCE_TOKENS);
-    let mut writer = Writer {
-        fitter: Fitter {
-            pieces: &pieces,
+/// The format.
+pub(super) struct Mooncake<'a> {
+    writer: Writer<'a>,
+}
+
+impl<'a> Mooncake<'a> {
+    pub(super) fn new(setting: Setting<'a>) -> Result<Mooncake<'a>, DatasetError> {
+        let (tokenizer, seed) = (setting.tokenizer, setting.seed);
+        if tokenizer.count("The quick brown fox") == 0 {
+            return Err(DatasetError::UnusableTokenizer(tokenizer.name().to_owned()));
+        }
+        let writer = Writer {
+            pieces: Pieces::new(CorpusKind::Sonnet, tokenizer, seed, SOURCE_TOKENS),
             tokenizer,
-        },
-        block_tokens: block_tokens as usize,
-        blocks: HashMap::new(),
-        block_seed: child_seed(seed, "dataset.prompt.hash_block"),
-        rest_seed: child_seed(seed, "dataset.prompt.place"),
-        prompts: 0,
-        missed: 0,
-    };
-    let (mut corpus, mut notes) = lines::parse(&bytes, path, seed, KNOWN, |fields| {
-        entry(fields, &mut writer)
-    })?;
-    notes.extend(lines::complete(plan, path, &mut corpus, seed));
-    if writer.missed > 0 {
-        notes.push(format!(
+            block_tokens: setting.file.block_tokens as usize,
+            blocks: HashMap::new(),
+            block_seed: child_seed(seed, "dataset.prompt.hash_block"),
+            rest_seed: child_seed(seed, "dataset.prompt.place"),
+            prompts: 0,
+            missed: 0,
+        };
+        Ok(Mooncake { writer })
+    }
+}
+
+impl Format for Mooncake<'_> {
+    fn known(&self) -> &'static str {
+        KNOWN
+    }
+
+    fn entry(&mut self, record: Record) -> Result<Option<Entry>, String> {
+        entry(record.fields, &mut self.writer).map(Some)
+    }
+
+    fn finish(&mut self, _: &mut Vec<Conversation>) -> Result<Vec<String>, DatasetError> {
+        let writer = &self.writer;
+        if writer.missed == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(vec![format!(
             "{} of {} prompts could not be made to the exact length with the tokenizer {}",
             writer.missed,
             writer.prompts,
-            tokenizer.name()
-        ));
+            writer.tokenizer.name()
+        )])
     }
-    Ok((corpus, notes))
 }
 
 fn entry(mut fields: Map<String, Value>, writer: &mut Writer<'_>) -> Result<Entry, String> {
@@ -145,7 +154,8 @@ fn hash_ids(fields: &mut Map<String, Value>) -> Result<Option<Vec<u64>>, String>
 
 /// Writes prompts. Each hash id has a text of its own, the same wherever it stands.
 struct Writer<'a> {
-    fitter: Fitter<'a>,
+    pieces: Pieces,
+    tokenizer: &'a dyn Tokenizer,
     block_tokens: usize,
     blocks: HashMap<u64, String>,
     block_seed: u64,
@@ -173,15 +183,23 @@ impl Writer<'_> {
             Some(&id) => numbered(self.block_seed, id),
             None => numbered(self.rest_seed, self.prompts),
         };
-        let start = generator.random_range(0..self.fitter.pieces.len());
-        let fitted = self.fitter.fit(&head, start, length);
+        let start = generator.random_range(0..self.pieces.len());
+        let fitter = Fitter {
+            pieces: &self.pieces,
+            tokenizer: self.tokenizer,
+        };
+        let fitted = fitter.fit(&head, start, length);
         self.prompts += 1;
         self.missed += u64::from(fitted.off_by != 0);
         Ok(fitted.text)
     }
 
     fn block(&mut self, id: u64) -> &str {
-        let (fitter, seed, tokens) = (self.fitter, self.block_seed, self.block_tokens);
+        let (seed, tokens) = (self.block_seed, self.block_tokens);
+        let fitter = Fitter {
+            pieces: &self.pieces,
+            tokenizer: self.tokenizer,
+        };
         self.blocks.entry(id).or_insert_with(|| {
             let start = numbered(seed, id).random_range(0..fitter.pieces.len());
             fitter.fit("", start, tokens).text

@@ -3,23 +3,27 @@
 //! In: a file of `{"session_id", "turns": [...]}`, each turn as in `single_turn`. Out: a corpus whose history holds the server's own
 //! replies. Never: stops at the first bad line.
 
-use std::path::Path;
-
 use serde_json::{Map, Value};
 
+use super::format::Format;
 use super::lines::{self, Entry, shown, text_field};
-use super::{ContextMode, Corpus, DatasetError, single_turn};
+use super::{ContextMode, single_turn};
+use crate::file::Record;
 
 /// What may stand in a line.
 const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, role, output_length, delay, timestamp and extra";
 
-/// Reads lines. `path` is for messages only. Turns have no model yet.
-pub(super) fn parse(
-    bytes: &[u8],
-    path: &Path,
-    seed: u64,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    lines::parse(bytes, path, seed, KNOWN, entry)
+/// The format.
+pub(super) struct MultiTurn;
+
+impl Format for MultiTurn {
+    fn known(&self) -> &'static str {
+        KNOWN
+    }
+
+    fn entry(&mut self, record: Record) -> Result<Option<Entry>, String> {
+        entry(record.fields).map(Some)
+    }
 }
 
 fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {

@@ -3,12 +3,12 @@
 //! In: a file. Out: a corpus; lines with the same `session_id` are one conversation, played in order, each complete in itself.
 //! Never: drops a field without a word, or stops at the first bad line.
 
-use std::path::Path;
-
 use serde_json::{Map, Value};
 
+use super::format::Format;
 use super::lines::{self, Entry, shown, text_field};
-use super::{ContextMode, Corpus, DatasetError, Turn};
+use super::{ContextMode, Turn};
+use crate::file::Record;
 
 /// What may stand in a line.
 const KNOWN: &str =
@@ -25,26 +25,27 @@ const MEDIA: [&str; 7] = [
     "videos",
 ];
 
-/// Reads lines. `path` is for messages only. Turns have no model yet.
-pub(crate) fn parse(
-    bytes: &[u8],
-    path: &Path,
-    seed: u64,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    lines::parse(bytes, path, seed, KNOWN, entry)
-}
+/// The format.
+pub(super) struct SingleTurn;
 
-fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {
-    lines::check_type(&mut fields, "single_turn")?;
-    let session = text_field(&mut fields, "session_id")?;
-    let turn = turn(&mut fields)?;
-    Ok(Entry {
-        turns: vec![turn],
-        session,
-        context: ContextMode::SelfContained,
-        unknown: fields.into_iter().map(|(name, _)| name).collect(),
-        ..Entry::default()
-    })
+impl Format for SingleTurn {
+    fn known(&self) -> &'static str {
+        KNOWN
+    }
+
+    fn entry(&mut self, record: Record) -> Result<Option<Entry>, String> {
+        let mut fields = record.fields;
+        lines::check_type(&mut fields, "single_turn")?;
+        let session = text_field(&mut fields, "session_id")?;
+        let turn = turn(&mut fields)?;
+        Ok(Some(Entry {
+            turns: vec![turn],
+            session,
+            context: ContextMode::SelfContained,
+            unknown: fields.into_iter().map(|(name, _)| name).collect(),
+            ..Entry::default()
+        }))
+    }
 }
 
 /// Takes one request out of `fields`.

@@ -449,7 +449,7 @@ fn a_file_gets_models_limits_and_the_system_prompt_of_the_plan() {
     )
     .unwrap();
     let mut plan = plan(synthetic(1.0), 1);
-    plan.dataset.source = DatasetSource::SingleTurn { path: path.clone() };
+    plan.dataset.source = DatasetSource::File(FilePlan::new(path.clone(), FileFormat::SingleTurn));
     plan.dataset.output_tokens = Some(Length::constant(9.0));
     plan.dataset.system_prompt = Some("S".to_owned());
     let (corpus, _) = built(&plan, 1);
@@ -471,9 +471,10 @@ fn a_file_gets_models_limits_and_the_system_prompt_of_the_plan() {
             ("second", Some(9), Some("S"))
         ]
     );
-    plan.dataset.source = DatasetSource::SingleTurn {
-        path: path.with_extension("missing"),
-    };
+    plan.dataset.source = DatasetSource::File(FilePlan::new(
+        path.with_extension("missing"),
+        FileFormat::SingleTurn,
+    ));
     let error = build(&plan, &Silent, 1).unwrap_err().to_string();
     assert!(
         error.starts_with("--input-file ") && error.contains("in.missing"),

@@ -74,7 +74,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             revision: "main".into(),
         },
         dataset: DatasetPlan {
-            source: DatasetSource::SingleTurn { path: "x".into() },
+            source: DatasetSource::File(FilePlan::new("x".into(), FileFormat::SingleTurn)),
             entries: 1,
             sampling: Sampling::Sequential,
             output_tokens: None,

@@ -2,10 +2,21 @@
 
 use proptest::prelude::*;
 
+use std::path::Path;
+
+use super::super::format::parse;
+use super::super::{Corpus, DatasetError};
 use super::*;
+use crate::file::{Cut, Records};
 
 fn parsed(lines: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
-    parse(lines.as_bytes(), Path::new("in.jsonl"), 1)
+    parsed_bytes(lines.as_bytes())
+}
+
+fn parsed_bytes(bytes: &[u8]) -> Result<(Corpus, Vec<String>), DatasetError> {
+    let bytes = Box::new(std::io::Cursor::new(bytes.to_vec()));
+    let records = Records::of(bytes, Cut::Json);
+    parse(records, Path::new("in.jsonl"), 1, &mut SingleTurn)
 }
 
 #[test]
@@ -95,12 +106,6 @@ fn unknown_fields_are_told_once_each() {
 }
 
 #[test]
-fn a_compressed_file_is_named_as_such() {
-    let error = parse(&[0x1f, 0x8b, 8, 0], Path::new("in.jsonl.gz"), 1).unwrap_err();
-    assert!(error.to_string().contains("gunzip"), "{error}");
-}
-
-#[test]
 fn bad_lines_are_named_with_their_field() {
     let cases = [
         ("{", "not JSON"),
@@ -171,7 +176,7 @@ fn all_bad_lines_are_reported_up_to_a_bound() {
     let empty = parsed(" \n\n").unwrap_err().to_string();
     assert!(empty.contains("no entries"), "{empty}");
     assert!(
-        parse(b"\xff\n", Path::new("in.jsonl"), 1)
+        parsed_bytes(b"\xff\n")
             .unwrap_err()
             .to_string()
             .contains("in.jsonl:1: not JSON")
@@ -181,7 +186,7 @@ fn all_bad_lines_are_reported_up_to_a_bound() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = parse(&bytes, Path::new("in.jsonl"), 1);
+        let _ = parsed_bytes(&bytes);
     }
 
     #[test]

@@ -1,0 +1,111 @@
+//! What the formats of dataset files have in common, and which file reads which.
+//!
+//! In: a file, and what the plan says of it. Out: a corpus, or every bad record with its line. Never: a format's own fields.
+
+use std::path::Path;
+
+use super::lines::{self, Entry, Reading};
+use super::mooncake::Mooncake;
+use super::multi_turn::MultiTurn;
+use super::single_turn::SingleTurn;
+use super::{Conversation, Corpus, DatasetError};
+use crate::config::{FileFormat, FilePlan, Plan};
+use crate::file::{Cut, Record, Records, Trouble};
+use crate::tokenizer::Tokenizer;
+
+/// A format of dataset files: what it makes of one record after the other.
+pub(super) trait Format {
+    /// What may stand in a record, for the note on fields that are not used.
+    fn known(&self) -> &'static str;
+
+    /// The conversation, or the part of one, that a record stands for; `None` when the format keeps it for itself or leaves it out.
+    ///
+    /// # Errors
+    /// A sentence that names the field and what would be right; the place is put before it.
+    fn entry(&mut self, record: Record) -> Result<Option<Entry>, String>;
+
+    /// Called when all records are read, with the conversations that their entries make. Returns what the user should see.
+    fn finish(
+        &mut self,
+        _conversations: &mut Vec<Conversation>,
+    ) -> Result<Vec<String>, DatasetError> {
+        Ok(Vec::new())
+    }
+}
+
+/// What a format may need beside the records.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'a> {
+    pub(super) file: &'a FilePlan,
+    pub(super) tokenizer: &'a dyn Tokenizer,
+    pub(super) seed: u64,
+}
+
+/// How a file of this format is cut into records.
+pub(super) fn cut(format: FileFormat) -> Cut {
+    match format {
+        FileFormat::SingleTurn | FileFormat::MultiTurn | FileFormat::MooncakeTrace => Cut::Json,
+    }
+}
+
+/// What reads a file's records. One line for each format; its file has the rest.
+pub(super) fn open<'a>(setting: Setting<'a>) -> Result<Box<dyn Format + 'a>, DatasetError> {
+    Ok(match setting.file.format {
+        FileFormat::SingleTurn => Box::new(SingleTurn),
+        FileFormat::MultiTurn => Box::new(MultiTurn),
+        FileFormat::MooncakeTrace => Box::new(Mooncake::new(setting)?),
+    })
+}
+
+/// Reads a file whole.
+pub(super) fn read(
+    plan: &Plan,
+    file: &FilePlan,
+    tokenizer: &dyn Tokenizer,
+    seed: u64,
+) -> Result<(Corpus, Vec<String>), DatasetError> {
+    let records = Records::open(&file.path, cut(file.format));
+    let records = records.map_err(|trouble| broken(trouble, &file.path))?;
+    let mut format = open(Setting {
+        file,
+        tokenizer,
+        seed,
+    })?;
+    let (mut corpus, mut notes) = parse(records, &file.path, seed, &mut *format)?;
+    notes.extend(lines::complete(plan, &file.path, &mut corpus, seed));
+    Ok((corpus, notes))
+}
+
+/// Reads all records. `path` is for messages only. Turns have no model yet.
+pub(super) fn parse(
+    records: Records,
+    path: &Path,
+    seed: u64,
+    format: &mut dyn Format,
+) -> Result<(Corpus, Vec<String>), DatasetError> {
+    let mut reading = Reading::new(seed);
+    for record in records {
+        let (line, entry) = match record {
+            Ok(record) => (record.line, format.entry(record)),
+            Err(Trouble::Record { line, reason }) => (line, Err(reason)),
+            Err(trouble) => return Err(broken(trouble, path)),
+        };
+        match entry {
+            Ok(Some(entry)) => reading.add(entry, line),
+            Ok(None) => {}
+            Err(reason) => reading.refuse(&format!("{}:{line}: {reason}", path.display())),
+        }
+    }
+    reading.finish(path, format)
+}
+
+/// The error of a file that cannot be read to its end.
+fn broken(trouble: Trouble, path: &Path) -> DatasetError {
+    match trouble {
+        Trouble::Unreadable(source) => DatasetError::Unreadable {
+            path: path.to_owned(),
+            source,
+        },
+        other => DatasetError::Lines(vec![format!("--input-file {}: {other}", path.display())]),
+    }
+}
