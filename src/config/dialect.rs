@@ -93,6 +93,39 @@ dialects! {
         path: "/v1/completions",
         ..TEXT
     }
+    /// `/v1/responses`.
+    Responses {
+        name: "responses",
+        path: "/v1/responses",
+        system_slot: true,
+        history: true,
+        images: true,
+        audio: true,
+        ..TEXT
+    }
+    /// Anthropic's `/v1/messages`.
+    Messages {
+        name: "messages",
+        path: "/v1/messages",
+        system_slot: true,
+        history: true,
+        images: true,
+        ..TEXT
+    }
+    /// `/generate` of text-generation-inference.
+    HuggingfaceGenerate {
+        name: "huggingface_generate",
+        path: "/generate",
+        streaming_path: Some("/generate_stream"),
+        ..TEXT
+    }
+    /// `/rag/api/prompt`.
+    SolidoRag {
+        name: "solido_rag",
+        path: "/rag/api/prompt",
+        title: "SOLIDO RAG Metrics",
+        ..TEXT
+    }
 }
 
 impl EndpointKind {

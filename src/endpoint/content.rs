@@ -23,7 +23,7 @@ pub(super) fn choice<'a>(data: &'a [u8], objects: &Objects) -> Option<&'a [u8]> 
 }
 
 /// What a missing member counts as.
-const NULL: &[u8] = b"null";
+pub(super) const NULL: &[u8] = b"null";
 
 /// The choice with index 0; an object without an index that is a number is taken for it.
 fn is_first(choice: &[u8]) -> bool {

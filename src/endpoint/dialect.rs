@@ -125,6 +125,10 @@ impl<'a> Request<'a> {
 pub struct Seen {
     /// Output text.
     pub text: bool,
+    /// Reasoning text.
+    pub reasoning: bool,
+    /// Tool-call text.
+    pub tool: bool,
 }
 
 /// How a stream says that it is whole.
@@ -134,6 +138,8 @@ pub enum Ending {
     DoneMark,
     /// By an event that the dialect marks with [`Piece::complete`]. A stream without it was cut, and its request has failed.
     Event,
+    /// By the end of its connection's framing alone.
+    Connection,
     /// As [`Ending::Event`], but not every server sends it: a stream without it is no failure.
     OptionalEvent,
 }

@@ -30,8 +30,13 @@ impl Input {
     pub(super) fn tool(&mut self, function: &Value, schema: &str) {
         self.text(&function["name"]);
         self.text(&function["description"]);
-        if let parameters @ Value::Object(_) = &function[schema] {
-            self.texts.push(parameters.to_string());
+        self.schema(&function[schema]);
+    }
+
+    /// A value that is an object, as JSON.
+    pub(super) fn schema(&mut self, value: &Value) {
+        if value.is_object() {
+            self.texts.push(value.to_string());
         }
     }
 

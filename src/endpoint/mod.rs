@@ -11,15 +11,21 @@ mod choices;
 mod completions;
 mod content;
 mod dialect;
+mod event;
 mod headers;
+mod huggingface;
 mod input;
+mod messages;
 mod parse;
 mod parts;
 mod reply;
+mod responses;
 mod session_name;
+mod solido;
 mod table;
 #[cfg(test)]
 mod tests;
+mod translate;
 mod usage;
 mod usual;
 

@@ -52,6 +52,8 @@ impl Chunks<'_> {
         };
         if let Parsed::Piece(piece) = &parsed {
             self.seen.text |= piece.text.is_some();
+            self.seen.reasoning |= piece.reasoning.is_some();
+            self.seen.tool |= piece.tool.is_some();
         }
         parsed
     }
@@ -111,6 +113,11 @@ pub(super) fn peer_error(root: &Value) -> Option<PeerError> {
         }
         Some(error) => error,
     };
+    root_error(error)
+}
+
+/// An object, or a text, that is an error.
+pub(super) fn root_error(error: &Value) -> Option<PeerError> {
     let field = |name| error.get(name).and_then(Value::as_str);
     let message = match (field("message"), error) {
         (Some(message), _) => message.to_owned(),

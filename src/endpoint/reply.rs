@@ -13,6 +13,10 @@ pub struct Reply {
     pub reasoning: String,
     /// Tool calls, fragments merged.
     pub tool_calls: Vec<ToolCall>,
+    /// What the server calls the reply, where a later request may name it.
+    pub id: String,
+    /// The server says that it keeps the reply.
+    pub stored: bool,
 }
 
 /// One tool call.
@@ -92,6 +96,8 @@ impl ReplyBuilder<'_> {
     /// The reply; `None` when the peer reported an error or said nothing.
     #[must_use]
     pub fn finish(self) -> Option<Reply> {
-        (!self.failed && self.reply != Reply::default()).then_some(self.reply)
+        let reply = &self.reply;
+        let silent = reply.said().is_empty() && reply.tool_calls.is_empty();
+        (!self.failed && !silent).then_some(self.reply)
     }
 }

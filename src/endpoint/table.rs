@@ -6,6 +6,10 @@ use std::sync::Arc;
 
 use super::chat::Chat;
 use super::completions::Completions;
+use super::huggingface::HuggingfaceGenerate;
+use super::messages::Messages;
+use super::responses::Responses;
+use super::solido::SolidoRag;
 use super::{ApiError, Dialect};
 use crate::config::{EndpointKind, EndpointPlan};
 
@@ -14,5 +18,9 @@ pub(super) fn dialect(plan: &EndpointPlan) -> Result<Arc<dyn Dialect>, ApiError>
     Ok(match plan.kind {
         EndpointKind::Chat => Arc::new(Chat),
         EndpointKind::Completions => Arc::new(Completions),
+        EndpointKind::Responses => Arc::new(Responses),
+        EndpointKind::Messages => Arc::new(Messages),
+        EndpointKind::HuggingfaceGenerate => Arc::new(HuggingfaceGenerate),
+        EndpointKind::SolidoRag => Arc::new(SolidoRag),
     })
 }

@@ -58,6 +58,38 @@ pub(super) fn counts(object: &Value) -> Option<Usage> {
     (usage != Usage::default()).then_some(usage)
 }
 
+impl Usage {
+    /// What a later object of the same reply tells, over what earlier ones told. A reply may tell its prompt when it begins and its
+    /// output when it ends.
+    pub(crate) fn update(&mut self, later: &Usage) {
+        let counts = [
+            (&mut self.prompt_tokens, later.prompt_tokens),
+            (&mut self.completion_tokens, later.completion_tokens),
+            (&mut self.total_tokens, later.total_tokens),
+            (&mut self.reasoning_tokens, later.reasoning_tokens),
+            (&mut self.cache_read_tokens, later.cache_read_tokens),
+            (&mut self.cache_write_tokens, later.cache_write_tokens),
+            (&mut self.cache_miss_tokens, later.cache_miss_tokens),
+            (&mut self.prompt_audio_tokens, later.prompt_audio_tokens),
+            (
+                &mut self.completion_audio_tokens,
+                later.completion_audio_tokens,
+            ),
+            (
+                &mut self.accepted_prediction_tokens,
+                later.accepted_prediction_tokens,
+            ),
+            (
+                &mut self.rejected_prediction_tokens,
+                later.rejected_prediction_tokens,
+            ),
+        ];
+        for (count, later) in counts {
+            *count = later.or(*count);
+        }
+    }
+}
+
 const PROMPT: [&str; 2] = ["prompt_tokens_details", "input_tokens_details"];
 const COMPLETION: [&str; 2] = ["completion_tokens_details", "output_tokens_details"];
 

@@ -118,8 +118,7 @@ pub(super) fn piece(shape: Shape, data: &[u8]) -> Option<Usual> {
 }
 
 fn filled(text: Option<Text<'_>>) -> Option<String> {
-    let Text(text) = text?;
-    (!text.is_empty()).then(|| text.into_owned())
+    text?.filled()
 }
 
 /// The root of a chunk.
@@ -157,7 +156,7 @@ struct Delta<'a> {
 }
 
 /// The fields of an object.
-trait Fields<'de>: Default {
+pub(super) trait Fields<'de>: Default {
     /// Takes the value of `key` from `map`.
     fn take<A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
 }
@@ -204,7 +203,7 @@ impl<'de> Fields<'de> for Delta<'de> {
 }
 
 /// A value that is an object and nothing else: a struct that serde derives would take a list as well.
-struct Object<T>(T);
+pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Fields<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -253,11 +252,21 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
 }
 
 /// A string, borrowed where it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+pub(super) struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
+    /// It is `other`.
+    pub(super) fn is(&self, other: &str) -> bool {
+        self.0 == other
+    }
+
+    /// The string, if it is not empty.
+    pub(super) fn filled(self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.into_owned())
+    }
+
     /// Where in `whole` it was borrowed from.
-    fn place_in(&self, whole: &str) -> Option<Range<usize>> {
+    pub(super) fn place_in(&self, whole: &str) -> Option<Range<usize>> {
         let Cow::Borrowed(text) = self.0 else {
             return None;
         };

@@ -256,8 +256,8 @@ impl Reading {
             }
         }
         self.done_seen |= piece.complete;
-        if piece.usage.is_some() {
-            self.usage = piece.usage;
+        if let Some(usage) = &piece.usage {
+            self.usage.get_or_insert_default().update(usage);
         }
         if piece.finish_reason.is_some() {
             self.finish_reason = piece.finish_reason;
