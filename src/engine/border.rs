@@ -168,10 +168,32 @@ pub struct Counts {
     pub failed_ahead: u64,
     /// Why the first of them could not.
     pub fault_ahead: Option<Fault>,
-    /// Requests (or sessions) planned for this worker that were not begun, over all finished phases that had a count.
-    pub unsent: u64,
-    /// Arrivals left out because they were too late, over all finished phases (`--late-policy skip`).
+    /// What the warmup was to send and did not, once it has stopped sending.
+    pub warmup: Leftover,
+    /// The same of profiling.
+    pub profiling: Leftover,
+}
+
+/// What a phase was to send and did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftover {
+    /// Requests planned that were not begun: what is missing to the request stop; without one, sessions missing to the session stop; without
+    /// that either, arrivals that had come due. Of one worker it may be below 0: users' sessions are numbered in the order of their
+    /// starts, so it may begin more than its share, and another as many fewer. Sums over all workers are not.
+    pub unsent: i64,
+    /// Arrivals left out because they were too late (`--late-policy skip`).
     pub skipped: u64,
+    /// When the last of those was due.
+    pub last_skipped: Option<Tick>,
+}
+
+impl Leftover {
+    /// Adds another engine's.
+    fn add(&mut self, other: &Leftover) {
+        self.unsent += other.unsent;
+        self.skipped += other.skipped;
+        self.last_skipped = self.last_skipped.max(other.last_skipped);
+    }
 }
 
 impl Counts {
@@ -188,7 +210,7 @@ impl Counts {
         self.opened_ahead += other.opened_ahead;
         self.failed_ahead += other.failed_ahead;
         self.fault_ahead = self.fault_ahead.or(other.fault_ahead);
-        self.unsent += other.unsent;
-        self.skipped += other.skipped;
+        self.warmup.add(&other.warmup);
+        self.profiling.add(&other.profiling);
     }
 }

@@ -28,7 +28,7 @@ mod request;
 mod tls;
 
 pub use arrived::Arrived;
-pub use border::{Control, Counts, Setup, Sink, Stop, Target, TlsTarget, Workload};
+pub use border::{Control, Counts, Leftover, Setup, Sink, Stop, Target, TlsTarget, Workload};
 use conn::{State, Table};
 use deadline::Deadlines;
 use flight::{Flight, Progress, arrival};

@@ -7,10 +7,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::clock::Tick;
-use crate::config::{Arrivals, PhasePlan};
+use crate::config::{Arrivals, PhaseKind, PhasePlan};
 use crate::record::Outcome;
 use crate::schedule::{Intent, IntentKind, Schedule, Verdict};
 
+use super::border::Leftover;
 use super::request::Session;
 use super::{Engine, GATE_WAIT, LONGEST_WAIT, Stop};
 
@@ -344,12 +345,31 @@ impl Engine {
         } else {
             counts.started_sessions
         };
-        self.counts.skipped += counts.skipped;
-        self.counts.unsent += match counts.planned {
-            Some(planned) if by_requests => planned.saturating_sub(done + counts.skipped),
-            Some(planned) => planned.saturating_sub(done),
-            None => running.schedule.unsent_arrivals(now),
+        let unsent = match counts.planned {
+            Some(planned) if by_requests => signed(planned) - signed(done + counts.skipped),
+            Some(planned) => signed(planned) - signed(done),
+            None => signed(running.schedule.unsent_arrivals(now)),
         };
+        let leftover = self.leftover(self.phases.index);
+        leftover.unsent += unsent;
+        leftover.skipped += counts.skipped;
+        leftover.last_skipped = leftover.last_skipped.max(counts.last_skipped);
+    }
+
+    /// What the phases that will not begin were to send.
+    fn count_never_begun(&mut self, now: Tick) {
+        for index in self.phases.index..self.setup.phases.len() {
+            let schedule = self.schedule_of(&self.setup.phases[index], now);
+            let planned = schedule.counts().planned.unwrap_or(0);
+            self.leftover(index).unsent += signed(planned);
+        }
+    }
+
+    fn leftover(&mut self, phase: usize) -> &mut Leftover {
+        match self.setup.phases[phase].kind {
+            PhaseKind::Warmup => &mut self.counts.warmup,
+            PhaseKind::Profiling => &mut self.counts.profiling,
+        }
     }
 
     /// Announces that this worker is ready, and starts the phase when all are.
@@ -374,6 +394,7 @@ impl Engine {
             for conn in self.table.ids() {
                 self.close(conn);
             }
+            self.count_never_begun(now);
             self.finished = true;
             return now;
         };
@@ -407,4 +428,8 @@ impl Engine {
         self.workload.go_on(index, self.phases.used);
         self.phases.running = Some(Running::new(schedule));
     }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

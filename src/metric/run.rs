@@ -121,6 +121,11 @@ impl Accumulator {
         }
     }
 
+    /// `count` requests at a rate were left out because they would have been late; the last of them was due at `last_due_ns`, wall clock.
+    pub fn left_out(&mut self, count: u64, last_due_ns: u64) {
+        self.sent.left_out(count, last_due_ns);
+    }
+
     /// Takes in one record of the phase.
     pub fn add(&mut self, record: &Record) {
         self.observed.add(record, &self.context);

@@ -1,6 +1,6 @@
 //! The rate at which requests were to be sent, and at which they were.
 //!
-//! In: when each request was due and sent, the phase's start. Out: two rates. Never: a rate of a closed loop, which asks for none.
+//! In: when each request was due and sent, how many were left out, the phase's start. Out: two rates. Never: a rate of a closed loop, which asks for none.
 
 use crate::metric::PhaseFrame;
 use crate::metric::Stats;
@@ -11,6 +11,7 @@ use crate::record::Record;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SentRate {
     count: u64,
+    left_out_count: u64,
     last_due_ns: u64,
     last_sent_ns: u64,
 }
@@ -26,22 +27,30 @@ impl SentRate {
 
     pub(super) fn merge(&mut self, other: SentRate) {
         self.count += other.count;
+        self.left_out_count += other.left_out_count;
         self.last_sent_ns = self.last_sent_ns.max(other.last_sent_ns);
         self.last_due_ns = self.last_due_ns.max(other.last_due_ns);
     }
 
-    /// Sets `asked_request_rate`, requests over the time from the phase's start to when the last of them was due, and
-    /// `achieved_request_rate`, the same to when it was sent. Arrival 0 comes one gap after the start, so that a constant rate is asked
+    /// `count` more were asked for and left out; the last of them was due at `last_due_ns`.
+    pub(super) fn left_out(&mut self, count: u64, last_due_ns: u64) {
+        self.left_out_count += count;
+        self.last_due_ns = self.last_due_ns.max(last_due_ns);
+    }
+
+    /// Sets `asked_request_rate`, requests asked for, those left out as well, over the time from the phase's start to when the last of them was due, and
+    /// `achieved_request_rate`, those sent over the time to when the last of them was. Arrival 0 comes one gap after the start, so that a constant rate is asked
     /// for exactly; what a random law drew is in both alike.
     pub(super) fn fill(self, frame: Option<PhaseFrame>, rows: &mut [Option<Stats>]) {
         let Some(frame) = frame.filter(|frame| !frame.closed_loop && self.count > 0) else {
             return;
         };
-        let rate = |until_ns: u64| {
+        let rate = |count: u64, until_ns: u64| {
             let length_ns = until_ns.saturating_sub(frame.start_ns);
-            (length_ns > 0).then(|| Stats::scalar(self.count as f64 * 1e9 / length_ns as f64))
+            (length_ns > 0).then(|| Stats::scalar(count as f64 * 1e9 / length_ns as f64))
         };
-        rows[index!("asked_request_rate")] = rate(self.last_due_ns);
-        rows[index!("achieved_request_rate")] = rate(self.last_sent_ns);
+        let asked = self.count + self.left_out_count;
+        rows[index!("asked_request_rate")] = rate(asked, self.last_due_ns);
+        rows[index!("achieved_request_rate")] = rate(self.count, self.last_sent_ns);
     }
 }

@@ -97,9 +97,9 @@ pub struct ClientReport {
     pub clock_drift_ppm: f64,
     /// Bound on the error of a converted time, ns.
     pub clock_error_ns: u64,
-    /// Requests planned but not sent; `None` where the plan has no number.
+    /// Requests of profiling planned but not sent; `None` where the plan has no number.
     pub unsent: Option<u64>,
-    /// Requests at a rate that were left out because they would have been late; `None` unless the plan says so.
+    /// Requests of profiling at a rate that were left out because they would have been late; `None` unless the plan says so.
     pub skipped: Option<u64>,
     /// Requests sent in profiling.
     pub sent: u64,

@@ -7,7 +7,7 @@ use crate::config::{
     Arrivals, DriverKind, LatePolicy, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan,
 };
 use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, priority};
-use crate::engine::{Arrived, Counts};
+use crate::engine::{Arrived, Counts, Leftover};
 use crate::metric::Summary;
 use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
 use crate::report::{ClientReport, HealthReport};
@@ -80,16 +80,11 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         ));
     }
     notes.extend(failed_ahead(counts));
-    // In a closed loop that only time ends, there is no number that could be missed.
-    let open_loop = plan
-        .phases
-        .iter()
-        .any(|p| p.arrivals != Arrivals::ClosedLoop);
-    let counted = plan
-        .phases
-        .iter()
-        .any(|p| p.stop.requests.or(p.stop.sessions).is_some());
-    let skips = plan.phases.iter().any(|p| p.late == LatePolicy::Skip);
+    // As `sent`, of profiling. In a closed loop that only time ends, there is no number that could be missed.
+    let phase = plan.profiling();
+    let open_loop = phase.arrivals != Arrivals::ClosedLoop;
+    let counted = phase.stop.requests.or(phase.stop.sessions).is_some();
+    let skips = phase.late == LatePolicy::Skip;
     let reach = &run.reach;
     let (timer, timer_grain_ns) = reach.driver.timer();
     let mut facts = vec![
@@ -109,6 +104,14 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             format!("within {} ns", run.workers.tally.mapping_error_ns),
         ));
     }
+    let warmup = counts.warmup;
+    if unsent(warmup) + warmup.skipped > 0 {
+        let (unsent, skipped) = (unsent(warmup), warmup.skipped);
+        facts.push((
+            "Of the warmup",
+            format!("{unsent} unsent, {skipped} left out because late"),
+        ));
+    }
     let rate = run.clock.rate();
     facts.extend(windows(&run.workers.tally, &run.workers.arrived, rate));
     facts.extend(ring_facts(&run.workers.tally));
@@ -120,8 +123,8 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         timer_grain_ns,
         clock_drift_ppm: run.calibration.drift_ppm(),
         clock_error_ns: run.calibration.error().0,
-        unsent: (counted || open_loop).then_some(counts.unsent),
-        skipped: skips.then_some(counts.skipped),
+        unsent: (counted || open_loop).then_some(unsent(counts.profiling)),
+        skipped: skips.then_some(counts.profiling.skipped),
         sent: counts.sent,
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
@@ -132,6 +135,10 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             .map(|(label, value)| (label.to_owned(), value))
             .collect(),
     }
+}
+
+fn unsent(leftover: Leftover) -> u64 {
+    u64::try_from(leftover.unsent).unwrap_or(0)
 }
 
 /// Connections opened, and how many of them before their phase.

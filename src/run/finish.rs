@@ -24,7 +24,9 @@ pub(super) fn finish(
     mut run: Run,
 ) -> Result<Ending, RunError> {
     let sums = std::mem::take(&mut run.recorded.accumulators);
-    let summaries: Vec<Summary> = sums.into_iter().map(Accumulator::summary).collect();
+    let phases = prepared.material.plan.phases.iter().zip(sums);
+    let summaries = phases.map(|(phase, sums)| summary_of(phase.kind, sums, &run));
+    let summaries: Vec<Summary> = summaries.collect();
     let report = report_of(prepared, cores, &run, &summaries);
     let body = |conversation: usize, turn: usize| prepared.body(conversation, turn);
     let inputs = InputBodies {
@@ -63,6 +65,19 @@ pub(super) fn finish(
         () if is_distrusted(&report) => Ending::NotTrusted,
         () => Ending::Complete,
     })
+}
+
+/// What a phase came to, with the requests that were left out.
+fn summary_of(kind: PhaseKind, mut sums: Accumulator, run: &Run) -> Summary {
+    let counts = &run.workers.counts;
+    let leftover = match kind {
+        PhaseKind::Warmup => counts.warmup,
+        PhaseKind::Profiling => counts.profiling,
+    };
+    if let Some(due) = leftover.last_skipped {
+        sums.left_out(leftover.skipped, run.calibration.wall_ns(due));
+    }
+    sums.summary()
 }
 
 fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary]) -> RunReport {

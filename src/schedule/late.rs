@@ -17,6 +17,10 @@ impl Schedule {
         let Some(latest) = self.latest.filter(|_| !self.halted) else {
             return;
         };
+        // A worker without a slot has no arrival of its own.
+        if self.deal.places() == 0 {
+            return;
+        }
         let may_start = !self.sessions_used_up();
         let Pace::Arrivals { arrivals, ready } = &mut self.pace else {
             return;
@@ -27,6 +31,7 @@ impl Schedule {
             && now.since(arrivals.due()) > latest
             && self.deadline.is_none_or(|end| arrivals.due() < end)
         {
+            self.last_skipped = Some(arrivals.due());
             arrivals.advance();
             self.skipped += 1;
         }

@@ -80,6 +80,8 @@ pub struct Schedule {
     latest: Option<u64>,
     /// Arrivals left out.
     skipped: u64,
+    /// When the last of those was due.
+    last_skipped: Option<Tick>,
     /// Verdicts that said `Send`.
     issued: u64,
     /// Numbers given out; never more than `issued`.
@@ -167,6 +169,8 @@ pub struct Counts {
     pub open_sessions: u64,
     /// Arrivals left out because they were late.
     pub skipped: u64,
+    /// When the last of those was due.
+    pub last_skipped: Option<Tick>,
 }
 
 impl Schedule {
@@ -243,6 +247,7 @@ impl Schedule {
             halted: false,
             latest: late::latest(phase, rate),
             skipped: 0,
+            last_skipped: None,
             issued: 0,
             numbered: 0,
             started: 0,
@@ -415,6 +420,7 @@ impl Schedule {
             sent_requests: self.issued,
             open_sessions: self.open,
             skipped: self.skipped,
+            last_skipped: self.last_skipped,
         }
     }
 

@@ -360,22 +360,9 @@ fn text(conversation: u32, turn: u32, kept: usize, bytes: usize) -> Arc<[u8]> {
     text.into()
 }
 
-fn add(a: Counts, b: Counts) -> Counts {
-    Counts {
-        sent: a.sent + b.sent,
-        whole: a.whole + b.whole,
-        failed: a.failed + b.failed,
-        cancelled: a.cancelled + b.cancelled,
-        in_flight: a.in_flight + b.in_flight,
-        connects: a.connects + b.connects,
-        resent: a.resent + b.resent,
-        open_connections: a.open_connections + b.open_connections,
-        unsent: a.unsent + b.unsent,
-        skipped: a.skipped + b.skipped,
-        opened_ahead: a.opened_ahead + b.opened_ahead,
-        failed_ahead: a.failed_ahead + b.failed_ahead,
-        fault_ahead: a.fault_ahead.or(b.fault_ahead),
-    }
+fn add(mut sum: Counts, other: Counts) -> Counts {
+    sum.add(&other);
+    sum
 }
 
 /// A target of one plain address.

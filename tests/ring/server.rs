@@ -33,6 +33,13 @@ pub(crate) fn body(length: usize) -> Vec<u8> {
     (b'a'..=b'w').cycle().take(length).collect()
 }
 
+/// Most bytes that the kernel buffers for a socket that sends, by the last number of `tcp_wmem`; 4 MiB where that cannot be read.
+pub(crate) fn most_buffered() -> usize {
+    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
+    let most = limits.split_whitespace().last();
+    most.and_then(|most| most.parse().ok()).unwrap_or(4 << 20)
+}
+
 struct Shared {
     play: Play,
     over: AtomicBool,
