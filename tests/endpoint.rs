@@ -58,6 +58,7 @@ fn plan(kind: EndpointKind) -> Plan {
             wait_for_model: None,
         },
         tokenizer: TokenizerPlan {
+            apply_chat_template: false,
             name: None,
             revision: "main".to_owned(),
         },

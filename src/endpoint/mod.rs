@@ -6,6 +6,7 @@
 mod bodies;
 mod body;
 mod content;
+mod dialogue;
 mod headers;
 mod input;
 mod parse;
@@ -19,6 +20,7 @@ mod usual;
 pub use bodies::Bodies;
 pub use body::{default_path, render};
 pub use content::shows_content;
+pub use dialogue::{Said, dialogue};
 pub use headers::HeaderTemplate;
 pub use input::{Input, input, input_texts};
 pub use parse::{Chunks, Parsed, parse};

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::counting::{InputCount, input_count};
 use super::failure::{failure, header_lines, reason_phrase};
 use super::reading::{Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
 use crate::config::{ExportLevel, Plan};
 use crate::dataset::{Corpus, Turn};
-use crate::endpoint::{Bodies, input};
+use crate::endpoint::Bodies;
 use crate::tokenizer::Tokenizer;
 
 /// Makes records. It owns the counts of prompts already seen; one is enough for a run, and several may work side by side.
@@ -22,7 +23,7 @@ pub struct Interpreter {
     bodies: Arc<Bodies>,
     tokenizer: Arc<dyn Tokenizer>,
     /// Input tokens of the known bodies, by conversation and turn.
-    counted: HashMap<(u32, u32), u64>,
+    counted: HashMap<(u32, u32), InputCount>,
 }
 
 impl Interpreter {
@@ -109,7 +110,8 @@ impl Interpreter {
     }
 
     fn tokens(&mut self, exchange: &Exchange, reading: &Reading) -> TokenCounts {
-        let client_input = self.input_tokens(exchange);
+        let input = self.input_tokens(exchange);
+        let client_input = input.map(|input| input.tokens);
         let id = exchange.id;
         let limit = |turns: &[Turn]| turns.get(id.turn as usize)?.max_tokens;
         let requested_output = self
@@ -121,6 +123,8 @@ impl Interpreter {
         let counts = TokenCounts {
             requested_output,
             client_input,
+            template: input.and_then(|input| input.template),
+            template_refused: input.is_some_and(|input| input.refused),
             ..TokenCounts::default()
         };
         if self.plan.endpoint.use_server_token_count {
@@ -146,22 +150,18 @@ impl Interpreter {
     }
 
     /// Input tokens of the body that was sent; known bodies are counted once.
-    fn input_tokens(&mut self, exchange: &Exchange) -> Option<u64> {
+    fn input_tokens(&mut self, exchange: &Exchange) -> Option<InputCount> {
         if let Some(body) = &exchange.live_body {
-            return Some(self.count_body(body));
+            return Some(input_count(&self.plan, &*self.tokenizer, body));
         }
         let key = (exchange.id.conversation, exchange.id.turn);
         if let Some(&count) = self.counted.get(&key) {
             return Some(count);
         }
-        let count = self.count_body(self.bodies.body(key.0, key.1)?);
+        let body = self.bodies.body(key.0, key.1)?;
+        let count = input_count(&self.plan, &*self.tokenizer, body);
         self.counted.insert(key, count);
         Some(count)
-    }
-
-    fn count_body(&self, body: &[u8]) -> u64 {
-        let input = input(self.plan.endpoint.kind, body);
-        self.tokenizer.count(&input.texts.join(" ")) as u64 + input.token_ids
     }
 
     fn trace(&self, moments: &Moments<'_>) -> Trace {
