@@ -17,9 +17,9 @@ use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Map;
 
-/// Steps that one rendering may take. A long conversation takes some 50 a message; a template that asks for more is taken for one
+/// Steps that one rendering may take. A long conversation takes some hundred a message; a template that asks for more is taken for one
 /// that does not end.
-const FUEL: u64 = 50_000_000;
+const FUEL: u64 = 5_000_000;
 
 /// How deep macros may call each other.
 const RECURSION_MAX: usize = 200;
@@ -184,6 +184,7 @@ fn environment(now: jiff::ZonedDateTime) -> Environment<'static> {
     environment.add_filter("tojson", json::tojson);
     environment.add_filter("string", |value: &Value| python::text(value));
     environment.add_filter("join", join);
+    environment.add_filter("trim", trim);
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", is_iterable);
     environment.add_function("raise_exception", raise_exception);
@@ -210,6 +211,15 @@ fn method(state: &State, value: &Value, name: &str, arguments: &[Value]) -> Resu
         }
     }
     unknown_method_callback(state, value, name, arguments)
+}
+
+/// Also of what is no text, which is printed first.
+fn trim(value: &Value, letters: Option<&str>) -> String {
+    let text = python::text(value);
+    match letters {
+        Some(letters) => text.trim_matches(|c| letters.contains(c)).to_owned(),
+        None => text.trim_matches(python::is_space).to_owned(),
+    }
 }
 
 fn join(values: &Value, arguments: Rest<Value>, named: Kwargs) -> Result<String, Error> {

@@ -42,7 +42,7 @@ fn representation(out: &mut impl Write, value: &Value, depth: usize) -> fmt::Res
             Err(_) => write!(out, "{value}"),
         },
         ValueKind::String => quoted(out, value.as_str().unwrap_or_default()),
-        ValueKind::Seq => {
+        ValueKind::Seq | ValueKind::Iterable => {
             out.write_char('[')?;
             for (index, item) in value.try_iter().into_iter().flatten().enumerate() {
                 if index > 0 {
@@ -95,6 +95,11 @@ fn quoted(out: &mut impl Write, text: &str) -> fmt::Result {
         }
     }
     out.write_char(quote)
+}
+
+/// White space as Python's `strip` takes it.
+pub(super) fn is_space(letter: char) -> bool {
+    letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
 }
 
 /// `repr` of a float: the shortest digits that mean it, with an exponent below 1e-4 and from 1e16 on.
