@@ -44,6 +44,7 @@ fn plan(kind: EndpointKind) -> Plan {
             ..EndpointPlan::plain(kind)
         },
         tokenizer: TokenizerPlan {
+            apply_chat_template: false,
             name: None,
             revision: "main".to_owned(),
         },

@@ -830,6 +830,8 @@ fn any_record() -> impl Strategy<Value = Record> {
                     reasoning: counts[2],
                     requested_output: counts[3],
                     client_input: counts[4],
+                    template: counts[0].filter(|_| flags[2]),
+                    template_refused: flags[1],
                 },
                 usage: flags[1].then(|| Usage {
                     prompt_tokens: counts[4],

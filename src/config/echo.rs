@@ -176,6 +176,7 @@ const PLACES: &[(&str, &str)] = &[
     ("--session-header", "endpoint.session_header"),
     ("--tokenizer", "tokenizer.name"),
     ("--tokenizer-revision", "tokenizer.revision"),
+    ("--apply-chat-template", "tokenizer.apply_chat_template"),
     ("--output-artifact-dir", "artifacts.dir"),
     ("--profile-export-prefix", "artifacts.prefix"),
     ("--export-outputs-json", "artifacts.export_outputs_json"),

@@ -156,6 +156,7 @@ fn plan(settings: &Settings, problems: &mut Problems) -> Plan {
         dataset,
         endpoint,
         tokenizer: TokenizerPlan {
+            apply_chat_template: settings.given("--apply-chat-template"),
             name: settings.text("--tokenizer").map(str::to_owned),
             revision: settings
                 .text("--tokenizer-revision")

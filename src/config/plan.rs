@@ -148,6 +148,8 @@ pub enum WaitMode {
 /// `--tokenizer*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenizerPlan {
+    /// Input is counted as the model's chat template writes it.
+    pub apply_chat_template: bool,
     /// Shipped name, directory, `tokenizer.json` or hub id. `None`: the first model's name, or `builtin` when that looks like a
     /// placeholder (resolved by the tokenizer room, which says so).
     pub name: Option<String>,

@@ -283,9 +283,9 @@ impl<'a> Maker<'a> {
         let output = pair
             .map(|pair| pair.output)
             .or(self.plan.dataset.output_tokens);
-        // What the tokenizer would add by itself is part of the length asked for.
+        // What the tokenizer or the chat template adds is part of the length asked for.
         let input = Length {
-            mean: input.mean - self.fitter.tokenizer.added_special_count() as f64,
+            mean: input.mean - self.fitter.tokenizer.prompt_overhead() as f64,
             stddev: input.stddev,
         };
         let tokens = length::draw(input, 1, &mut generators.length) as usize;

@@ -33,6 +33,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             wait_for_model: None,
         },
         tokenizer: TokenizerPlan {
+            apply_chat_template: false,
             name: None,
             revision: "main".to_owned(),
         },

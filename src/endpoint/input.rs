@@ -1,6 +1,6 @@
 //! What a body says to the model.
 //!
-//! In: parts of a request body as it was sent. Out: the texts that count as input. Never: a chat template; its tokens are the server's.
+//! In: parts of a request body as it was sent. Out: the texts that count as input. Never: a chat template; see `dialogue`.
 
 use serde_json::Value;
 

@@ -121,6 +121,10 @@ pub struct TokenCounts {
     pub requested_output: Option<u64>,
     /// Prompt tokens counted here, also when the server's count is used.
     pub client_input: Option<u64>,
+    /// How many of those the chat template added; `None` when none was applied.
+    pub template: Option<u64>,
+    /// A chat template was to be applied and refused these messages, so that plain text was counted.
+    pub template_refused: bool,
 }
 
 impl TokenCounts {

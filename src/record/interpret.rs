@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::counting::{InputCount, input_count};
 use super::failure::{failure, header_lines, reason_phrase};
 use super::reading::{Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
@@ -23,7 +24,7 @@ pub struct Interpreter {
     bodies: Arc<Bodies>,
     tokenizer: Arc<dyn Tokenizer>,
     /// Input tokens of the known bodies, by conversation and turn.
-    counted: HashMap<(u32, u32), u64>,
+    counted: HashMap<(u32, u32), InputCount>,
 }
 
 impl Interpreter {
@@ -112,7 +113,8 @@ impl Interpreter {
     }
 
     fn tokens(&mut self, exchange: &Exchange, reading: &Reading) -> TokenCounts {
-        let client_input = self.input_tokens(exchange);
+        let input = self.input_tokens(exchange);
+        let client_input = input.map(|input| input.tokens);
         let id = exchange.id;
         let limit = |turns: &[Turn]| turns.get(id.turn as usize)?.max_tokens;
         let requested_output = self
@@ -124,6 +126,8 @@ impl Interpreter {
         let counts = TokenCounts {
             requested_output,
             client_input,
+            template: input.and_then(|input| input.template),
+            template_refused: input.is_some_and(|input| input.refused),
             ..TokenCounts::default()
         };
         if self.plan.endpoint.use_server_token_count {
@@ -149,22 +153,18 @@ impl Interpreter {
     }
 
     /// Input tokens of the body that was sent; known bodies are counted once.
-    fn input_tokens(&mut self, exchange: &Exchange) -> Option<u64> {
+    fn input_tokens(&mut self, exchange: &Exchange) -> Option<InputCount> {
         if let Some(body) = &exchange.live_body {
-            return Some(self.count_body(body));
+            return Some(input_count(&self.api, &*self.tokenizer, body));
         }
         let key = (exchange.id.conversation, exchange.id.turn);
         if let Some(&count) = self.counted.get(&key) {
             return Some(count);
         }
-        let count = self.count_body(self.bodies.body(key.0, key.1)?);
+        let body = self.bodies.body(key.0, key.1)?;
+        let count = input_count(&self.api, &*self.tokenizer, body);
         self.counted.insert(key, count);
         Some(count)
-    }
-
-    fn count_body(&self, body: &[u8]) -> u64 {
-        let input = self.api.input(body);
-        self.tokenizer.count(&input.texts.join(" ")) as u64 + input.token_ids
     }
 
     fn trace(&self, moments: &Moments<'_>) -> Trace {

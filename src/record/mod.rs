@@ -3,6 +3,7 @@
 //! In: finished exchanges. Out: one [`Record`] per request sent.
 //! Never: touches a socket, and never drops a request.
 
+mod counting;
 mod entry;
 mod exchange;
 mod failure;

@@ -70,6 +70,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             wait_for_model: None,
         },
         tokenizer: TokenizerPlan {
+            apply_chat_template: false,
             name: None,
             revision: "main".into(),
         },

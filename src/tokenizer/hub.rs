@@ -14,12 +14,13 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use super::Environment;
+use super::templated::{CONFIG_FILE, TEMPLATE_FILE};
 
 /// The file that makes a tokenizer.
 pub(super) const FILE: &str = "tokenizer.json";
 
-/// Kept beside it when the model has one, as other programs look for it.
-const CONFIG_FILE: &str = "tokenizer_config.json";
+/// Kept beside it when the model has them, as other programs look for them; chat templates are there.
+const BESIDE: [&str; 2] = [CONFIG_FILE, TEMPLATE_FILE];
 
 /// Greatest file read; the greatest known tokenizers have 35 MB.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -97,8 +98,9 @@ impl<'a> Model<'a> {
             return Ok((text, None));
         };
         // Its absence is usual, and no other reason is worth failing for.
-        let config = hub.get(self, CONFIG_FILE).ok();
-        let note = self.keep(cache, &file, config.as_ref()).err().map(|error| {
+        let beside = BESIDE.map(|name| hub.get(self, name).ok().map(|file| (name, file)));
+        let beside: Vec<_> = beside.into_iter().flatten().collect();
+        let note = self.keep(cache, &file, &beside).err().map(|error| {
             format!(
                 "the tokenizer of {} was downloaded but cannot be kept in {}: {error}",
                 self.id,
@@ -109,7 +111,12 @@ impl<'a> Model<'a> {
     }
 
     /// Puts downloaded files where other programs of the hub's family find them. `tokenizer.json` becomes visible last.
-    fn keep(self, cache: &Path, file: &Download, config: Option<&Download>) -> std::io::Result<()> {
+    fn keep(
+        self,
+        cache: &Path,
+        file: &Download,
+        beside: &[(&str, Download)],
+    ) -> std::io::Result<()> {
         let folder = self.folder(cache);
         let commit = match &file.commit {
             Some(commit) => commit.clone(),
@@ -119,8 +126,8 @@ impl<'a> Model<'a> {
         };
         let snapshot = folder.join("snapshots").join(&commit);
         fs::create_dir_all(&snapshot)?;
-        let named = config.map(|config| (CONFIG_FILE, config));
-        for (name, download) in named.into_iter().chain([(FILE, file)]) {
+        let beside = beside.iter().map(|(name, download)| (*name, download));
+        for (name, download) in beside.chain([(FILE, file)]) {
             let blob = download.blob_name();
             write(&folder.join("blobs").join(&blob), &download.bytes)?;
             link(&blob, &snapshot.join(name), &download.bytes)?;

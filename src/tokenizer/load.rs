@@ -3,10 +3,11 @@
 //! In: the plan, the models' names and what the environment says. Out: a tokenizer, and a sentence when the choice may surprise.
 //! Never: reads an environment variable after [`Environment::from_process`], or asks the hub before all local places are tried.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hub::{FILE, Model, Refusal};
+use super::templated::Templated;
 use super::{Environment, JsonTokenizer, ShippedTokenizer, Tokenizer};
 use crate::config::TokenizerPlan;
 
@@ -71,6 +72,17 @@ pub enum TokenizerError {
         /// The hub.
         hub: String,
     },
+    /// A chat template was asked for, and there is none that can be used.
+    #[error(
+        "--apply-chat-template: {asked}: {reason}; give --tokenizer the folder or hub id of a model with a chat template, or leave \
+         the flag out"
+    )]
+    Template {
+        /// What was asked for.
+        asked: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The download failed.
     #[error("{asked}: the download failed: {reason}; {ADVICE}")]
     Download {
@@ -102,47 +114,77 @@ pub fn load(
             None,
         ),
     };
+    let without_template = |asked: String, reason: &str| TokenizerError::Template {
+        asked,
+        reason: reason.to_owned(),
+    };
     if let Some(shipped) = ShippedTokenizer::new(name) {
+        if plan.apply_chat_template {
+            let reason =
+                "the tokenizers inside this program are of no model, so they have no chat template";
+            return Err(without_template(format!("tokenizer {name}"), reason));
+        }
         let tokenizer: Arc<dyn Tokenizer> = Arc::new(shipped);
         return Ok(Loaded { tokenizer, note });
     }
-    let (text, note) = find(
+    let found = find(
         name,
         &asked,
         plan.name.is_some(),
         &plan.revision,
         environment,
     )?;
-    match JsonTokenizer::parse(name, &text) {
-        Ok(tokenizer) => Ok(Loaded {
-            tokenizer: Arc::new(tokenizer),
-            note,
-        }),
+    let tokenizer = match JsonTokenizer::parse(name, &found.text) {
+        Ok(tokenizer) => Arc::new(tokenizer),
         Err(reason) => {
             let reason = format!("its {FILE} cannot be used: {reason}");
-            Err(TokenizerError::Local { asked, reason })
+            return Err(TokenizerError::Local { asked, reason });
         }
-    }
+    };
+    let tokenizer: Arc<dyn Tokenizer> = match found.folder {
+        _ if !plan.apply_chat_template => tokenizer,
+        Some(folder) => Arc::new(
+            Templated::read(tokenizer, &folder)
+                .map_err(|reason| without_template(asked, &reason))?,
+        ),
+        None => {
+            let reason =
+                "there is no cache of the hub to keep its chat template in, set HF_HUB_CACHE";
+            return Err(without_template(asked, reason));
+        }
+    };
+    Ok(Loaded {
+        tokenizer,
+        note: found.note.or(note),
+    })
 }
 
-/// The text of the `tokenizer.json` of a name that is not shipped, and a sentence for the user. `explicit`: the
-/// user gave the name as a tokenizer's.
+/// A `tokenizer.json`.
+struct Found {
+    text: String,
+    /// The folder it lies in, with the model's other files.
+    folder: Option<PathBuf>,
+    /// A sentence for the user.
+    note: Option<String>,
+}
+
+/// The `tokenizer.json` of a name that is not shipped. `explicit`: the user gave the name as a tokenizer's.
 fn find(
     name: &str,
     asked: &str,
     explicit: bool,
     revision: &str,
     environment: &Environment,
-) -> Result<(String, Option<String>), TokenizerError> {
+) -> Result<Found, TokenizerError> {
     let asked = asked.to_owned();
     let path = Path::new(name);
     let inside = path.join(FILE);
     // A model's name is a path by chance only, so that a directory must really hold a tokenizer then.
     if path.is_dir() && (explicit || inside.is_file()) {
-        return read(&inside, asked).map(|text| (text, None));
+        return read(&inside, asked);
     }
     if explicit && path.is_file() {
-        return read(path, asked).map(|text| (text, None));
+        return read(path, asked);
     }
     let Some(model) = Model::new(name, revision) else {
         return Err(TokenizerError::Unknown { asked });
@@ -152,13 +194,14 @@ fn find(
         .as_deref()
         .and_then(|cache| model.cached(cache))
     {
-        return read(&file, asked).map(|text| (text, None));
+        return read(&file, asked);
     }
     if environment.offline {
         return Err(TokenizerError::Offline { asked });
     }
     let hub = environment.hub.clone();
-    model.fetch(environment).map_err(|refusal| match refusal {
+    let fetched = model.fetch(environment);
+    let (text, note) = fetched.map_err(|refusal| match refusal {
         Refusal::NotFound => TokenizerError::NotFound {
             asked,
             hub,
@@ -166,16 +209,30 @@ fn find(
         },
         Refusal::Denied => TokenizerError::Denied { asked, hub },
         Refusal::Failed(reason) => TokenizerError::Download { asked, reason },
+    })?;
+    let kept = environment
+        .cache
+        .as_deref()
+        .and_then(|cache| model.cached(cache));
+    Ok(Found {
+        text,
+        folder: kept.as_deref().and_then(Path::parent).map(Path::to_owned),
+        note,
     })
 }
 
-fn read(file: &Path, asked: String) -> Result<String, TokenizerError> {
-    std::fs::read_to_string(file).map_err(|error| {
+fn read(file: &Path, asked: String) -> Result<Found, TokenizerError> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => format!("the directory holds no {FILE}"),
             _ => format!("{} cannot be read: {error}", file.display()),
         };
         TokenizerError::Local { asked, reason }
+    })?;
+    Ok(Found {
+        text,
+        folder: file.parent().map(Path::to_owned),
+        note: None,
     })
 }
 

@@ -8,11 +8,15 @@ mod hub;
 mod json;
 mod load;
 mod shipped;
+mod template;
+mod templated;
 
 pub use environment::Environment;
 pub use json::JsonTokenizer;
 pub use load::{Loaded, TokenizerError, load};
 pub use shipped::{SHIPPED, ShippedTokenizer};
+pub use template::{ChatTemplate, Dialogue};
+pub use templated::read as read_chat_template;
 
 /// Counts and makes tokens. Shared by threads.
 pub trait Tokenizer: Send + Sync {
@@ -31,6 +35,14 @@ pub trait Tokenizer: Send + Sync {
     /// Special tokens that the tokenizer would add to a text by itself.
     fn added_special_count(&self) -> usize {
         0
+    }
+    /// Tokens that come on top of a user's text: those of the chat template where one is applied, else the special ones.
+    fn prompt_overhead(&self) -> usize {
+        self.added_special_count()
+    }
+    /// The chat template to count with; `None` when input is counted as plain text.
+    fn chat_template(&self) -> Option<&ChatTemplate> {
+        None
     }
 }
 

@@ -15,6 +15,7 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 fn plan(name: Option<&str>) -> TokenizerPlan {
     TokenizerPlan {
+        apply_chat_template: false,
         name: name.map(str::to_owned),
         revision: "main".to_owned(),
     }
@@ -409,6 +410,7 @@ fn a_download_is_kept_in_the_hubs_layout_and_found_again() {
     environment.offline = true;
     for revision in ["main", COMMIT] {
         let plan = TokenizerPlan {
+            apply_chat_template: false,
             name: Some("org/tiny".to_owned()),
             revision: revision.to_owned(),
         };

@@ -38,9 +38,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
     }
-    Later "chat templates are planned; prompts are counted as plain text" {
-        ["--apply-chat-template"] Switch;
-    }
     Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
         ["--random-range-ratio"] Text;
         ["--random-corpus-style"] Text;

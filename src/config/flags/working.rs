@@ -132,6 +132,7 @@ pub const WORKING: &[Flag] = working_table! {
     "Tokenizer" {
         ["--tokenizer"] Text, "the first model", "Hub id, folder, tokenizer.json, builtin, or the name of a tiktoken encoding.";
         ["--tokenizer-revision"] Text, "main", "Hub revision.";
+        ["--apply-chat-template"] Switch, "", "Count input as the model's chat template writes it, and make synthetic prompts shorter by what that adds.";
     }
     "Load" {
         ["--benchmark-duration"] Above(0.0), "", "Stop sending after this many seconds.";
