@@ -15,6 +15,7 @@ use super::lex::Settings;
 use super::plan::{
     CorpusKind, DatasetPlan, DatasetSource, EndpointKind, Length, Sampling, SyntheticPlan,
 };
+use super::prompts::prompts;
 
 /// Entries of a synthetic dataset when no flag gives a size.
 const ENTRIES_DEFAULT: usize = 100;
@@ -30,6 +31,7 @@ const SYNTHETIC_ONLY: &[&str] = &[
     "--prompt-input-tokens-mean",
     "--prompt-input-tokens-stddev",
     "--seq-dist",
+    "--random-range-ratio",
     "--prompt-batch-size",
     "--prompt-prefix-pool-size",
     "--prompt-prefix-length",
@@ -71,6 +73,7 @@ pub(super) fn dataset(
         },
         output_tokens: output_tokens(settings, problems),
         system_prompt: system_prompt(settings, problems),
+        prompts: prompts(settings, kind, problems),
     }
 }
 

@@ -20,10 +20,12 @@ mod lines;
 mod mooncake;
 mod multi_turn;
 mod pieces;
+mod random;
 mod sampler;
 mod seed;
 mod single_turn;
 mod synthetic;
+mod token_ids;
 
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
@@ -69,6 +71,8 @@ pub struct Turn {
     pub texts: Vec<String>,
     /// What each text is, such as `query` and `passages`, in the order of [`Turn::texts`]; empty when they have no names.
     pub text_names: Vec<String>,
+    /// The texts as token ids, where they go out as such; [`Turn::texts`] is empty then.
+    pub token_ids: Vec<Vec<u32>>,
     /// Pictures and sounds, behind the texts.
     pub media: Vec<Media>,
     /// Messages as the dataset has them, in place of texts and media.
@@ -182,6 +186,9 @@ pub fn build(
     }?;
     if let Some(schedule) = plan.dataset.fixed_schedule {
         fixed_schedule::settle(schedule, source.path(), &mut corpus)?;
+    }
+    if plan.dataset.prompts.token_ids {
+        token_ids::replace_texts(&mut corpus, tokenizer);
     }
     Ok((corpus, notes))
 }

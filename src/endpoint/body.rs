@@ -38,7 +38,7 @@ pub fn render(
             body.insert("messages".to_owned(), Value::Array(messages));
         }
         EndpointKind::Completions => {
-            body.insert("prompt".to_owned(), one_or_list(&this.texts));
+            body.insert("prompt".to_owned(), prompt(this));
         }
     }
     body.insert("model".to_owned(), Value::from(this.model.as_str()));
@@ -111,6 +111,15 @@ fn message(turn: &Turn) -> Value {
             .collect(),
     };
     json!({"role": role, "content": content})
+}
+
+/// Texts, or the token ids that stand for them.
+fn prompt(turn: &Turn) -> Value {
+    match turn.token_ids.as_slice() {
+        [] => one_or_list(&turn.texts),
+        [ids] => Value::from(ids.clone()),
+        several => several.iter().cloned().map(Value::from).collect(),
+    }
 }
 
 fn one_or_list(texts: &[String]) -> Value {

@@ -41,10 +41,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;
     }
-    Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
-        ["--random-range-ratio"] Text;
-        ["--random-corpus-style"] Text;
-    }
     Later "cache-busting markers are planned; use --prompt-corpus random for prompts that share nothing" {
         ["--cache-bust"] Text;
     }

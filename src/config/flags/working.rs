@@ -189,7 +189,10 @@ pub const WORKING: &[Flag] = working_table! {
         ["--prompt-output-tokens-stddev", "--output-tokens-stddev", "--osl-stddev"] Between(0.0, 16_777_216.0), "0", "Standard deviation of the output limit.";
         ["--prompt-input-tokens-block-size", "--synthetic-input-tokens-block-size", "--isl-block-size"] Integer(1, 1 << 24), "512", "Tokens that each hash id of a trace stands for.";
         ["--prompt-batch-size", "--batch-size-text", "--batch-size", "-b"] Integer(1, 1 << 20), "1", "Texts in each turn.";
+        ["--random-range-ratio"] Text, "", "Draw prompt and output lengths evenly from a window about their means: a number, or {\"input\":A,\"output\":B}.";
+        ["--random-corpus-style"] Choice(&["vllm", "sglang"]), "vllm", "Whose window and whose random tokens: vllm (means x (1 +- R), no special tokens) or sglang (from R x mean to the mean, all tokens).";
         ["--prompt-corpus"] Choice(&["sonnet", "coding", "random"]), "sonnet", "Source of the words.";
+        ["--tokenize-prompt"] Switch, "", "Completions: send prompts as token ids, so that the server's tokenizer changes no length.";
         ["--system-prompt"] Text, "", "System message, word for word.";
         ["--system-prompt-file"] Path, "", "File with the system message.";
         ["--prompt-prefix-pool-size", "--prefix-prompt-pool-size", "--num-prefix-prompts"] Integer(0, 1 << 24), "0", "Number of random prefixes.";
