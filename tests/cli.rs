@@ -202,6 +202,9 @@ fn sample(flag: &Flag) -> String {
         }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
+        "--image-source" => "noise".to_owned(),
+        "--audio-depths" => "8,24".to_owned(),
+        "--audio-sample-rates" => "8,44.1".to_owned(),
         "--random-range-ratio" => "0.5".to_owned(),
         "--url-weights" => "3".to_owned(),
         _ => match flag.kind {
@@ -251,6 +254,14 @@ fn company(flag: &Flag) -> Vec<String> {
             "--streaming --concurrency 9 --prefill-concurrency 5"
         }
         "--prompt-output-tokens-stddev" => "--osl 5",
+        "--image-width-mean" => "--image-height-mean 5",
+        name if name.starts_with("--image") && name != "--image-height-mean" => {
+            "--image-width-mean 5 --image-height-mean 5"
+        }
+        "--image-height-mean" => "--image-width-mean 5",
+        name if name.starts_with("--audio") && name != "--audio-length-mean" => {
+            "--audio-length-mean 1"
+        }
         "--random-range-ratio" => "--isl 5 --osl 5",
         "--random-corpus-style" => "--prompt-corpus random",
         "--tokenize-prompt" => "--endpoint-type completions",

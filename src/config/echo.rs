@@ -220,6 +220,19 @@ const DATASET_PLACES: &[(&str, &str)] = &[
         "--user-context-prompt-length",
         "prefix_prompts.user_context_length",
     ),
+    ("--image-width-mean", "images.width.mean"),
+    ("--image-width-stddev", "images.width.stddev"),
+    ("--image-height-mean", "images.height.mean"),
+    ("--image-height-stddev", "images.height.stddev"),
+    ("--image-batch-size", "images.batch_size"),
+    ("--image-format", "images.format"),
+    ("--image-source", "images.source"),
+    ("--image-source-sampling", "images.source_sampling"),
+    ("--audio-length-mean", "audio.length.mean"),
+    ("--audio-length-stddev", "audio.length.stddev"),
+    ("--audio-batch-size", "audio.batch_size"),
+    ("--audio-format", "audio.format"),
+    ("--audio-num-channels", "audio.channels"),
     ("--conversation-turn-mean", "turns.mean"),
     ("--conversation-turn-stddev", "turns.stddev"),
     ("--conversation-turn-delay-mean", "turn_delay.mean"),
@@ -283,6 +296,20 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
+    if let Some(sounds) = &plan.dataset.prompts.media.sounds {
+        for (flag, path, values) in [
+            ("--audio-depths", "audio.depths", json!(sounds.depths)),
+            (
+                "--audio-sample-rates",
+                "audio.sample_rates",
+                json!(sounds.rates_hz),
+            ),
+        ] {
+            if settings.given(flag) {
+                put(&mut dataset, path, values);
+            }
+        }
+    }
     root.insert("datasets".to_owned(), json!([dataset]));
     let phases: Vec<Value> = plan
         .phases

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::error::Problems;
 use super::lex::Settings;
+use super::media::{MediaPlan, media};
 use super::plan::EndpointKind;
 
 /// What is done to prompts beside their lengths. The default does nothing.
@@ -17,6 +18,8 @@ pub struct PromptPlan {
     pub style: RandomStyle,
     /// Prompts go out as token ids.
     pub token_ids: bool,
+    /// Pictures and sounds that go with them.
+    pub media: MediaPlan,
 }
 
 /// `--random-range-ratio`.
@@ -65,6 +68,7 @@ pub(super) fn prompts(
         ranges: ranges(settings, style, problems),
         style,
         token_ids,
+        media: media(settings, kind, problems),
     }
 }
 

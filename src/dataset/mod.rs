@@ -17,6 +17,7 @@ mod fit;
 mod fixed_schedule;
 mod length;
 mod lines;
+mod media;
 mod mooncake;
 mod multi_turn;
 mod pieces;
@@ -157,6 +158,9 @@ pub enum DatasetError {
     /// A fixed schedule was asked for, and the dataset has nothing to follow.
     #[error("--fixed-schedule: {0}")]
     Schedule(String),
+    /// A picture that is to be sent cannot be read.
+    #[error("{0}")]
+    Media(String),
     /// The plan asks for no conversations.
     #[error("--num-dataset-entries 0: give 1 or more")]
     NoEntries,
@@ -187,6 +191,7 @@ pub fn build(
     if let Some(schedule) = plan.dataset.fixed_schedule {
         fixed_schedule::settle(schedule, source.path(), &mut corpus)?;
     }
+    media::add(&plan.dataset.prompts.media, &mut corpus, seed)?;
     if plan.dataset.prompts.token_ids {
         token_ids::replace_texts(&mut corpus, tokenizer);
     }

@@ -11,7 +11,7 @@ use super::lines::{self, Entry, shown, text_field};
 use super::{ContextMode, Corpus, DatasetError, single_turn};
 
 /// What may stand in a line.
-const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, role, output_length, delay, timestamp and extra";
+const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, image, images, audio, audios, video, videos, role, output_length, delay, timestamp and extra";
 
 /// Reads lines. `path` is for messages only. Turns have no model yet.
 pub(super) fn parse(

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Reply;
+use super::{Reply, media};
 use crate::config::{EndpointKind, EndpointPlan};
 use crate::dataset::{ContextMode, Conversation, Turn};
 
@@ -103,11 +103,12 @@ fn message(turn: &Turn) -> Value {
     } else {
         &turn.role
     };
-    let content = match turn.texts.as_slice() {
-        [text] => Value::from(text.as_str()),
-        texts => texts
+    let content = match (turn.texts.as_slice(), turn.media.as_slice()) {
+        ([text], []) => Value::from(text.as_str()),
+        (texts, media) => texts
             .iter()
             .map(|text| json!({"type": "text", "text": text}))
+            .chain(media.iter().map(media::part))
             .collect(),
     };
     json!({"role": role, "content": content})

@@ -8,6 +8,7 @@ mod body;
 mod content;
 mod headers;
 mod input;
+mod media;
 mod parse;
 mod reply;
 mod session_name;
