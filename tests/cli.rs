@@ -72,6 +72,7 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             plan.dataset.output_tokens,
             plan.dataset.system_prompt
         ),
+        format!("prompts: {:?}", plan.dataset.prompts),
     ];
     lines.extend(output_lines(plan));
     lines.extend(
@@ -201,6 +202,10 @@ fn sample(flag: &Flag) -> String {
         }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
+        "--image-source" => "noise".to_owned(),
+        "--audio-depths" => "8,24".to_owned(),
+        "--audio-sample-rates" => "8,44.1".to_owned(),
+        "--random-range-ratio" => "0.5".to_owned(),
         "--url-weights" => "3".to_owned(),
         _ => match flag.kind {
             Kind::Switch => String::new(),
@@ -249,6 +254,17 @@ fn company(flag: &Flag) -> Vec<String> {
             "--streaming --concurrency 9 --prefill-concurrency 5"
         }
         "--prompt-output-tokens-stddev" => "--osl 5",
+        "--image-width-mean" => "--image-height-mean 5",
+        name if name.starts_with("--image") && name != "--image-height-mean" => {
+            "--image-width-mean 5 --image-height-mean 5"
+        }
+        "--image-height-mean" => "--image-width-mean 5",
+        name if name.starts_with("--audio") && name != "--audio-length-mean" => {
+            "--audio-length-mean 1"
+        }
+        "--random-range-ratio" => "--isl 5 --osl 5",
+        "--random-corpus-style" => "--prompt-corpus random",
+        "--tokenize-prompt" => "--endpoint-type completions",
         "--custom-dataset-type" => {
             return vec![
                 "--input-file".to_owned(),
@@ -353,9 +369,9 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 #[test]
 fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
-    // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect and
-    // --late-policy.
-    assert_eq!(flags::profile().count(), 277);
+    // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect,
+    // --tokenize-prompt and --late-policy.
+    assert_eq!(flags::profile().count(), 278);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();

@@ -54,6 +54,7 @@ fn plan(kind: EndpointKind) -> Plan {
             sampling: Sampling::Sequential,
             output_tokens: None,
             system_prompt: None,
+            prompts: PromptPlan::default(),
             fixed_schedule: None,
         },
         phases: Vec::new(),

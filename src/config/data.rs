@@ -11,6 +11,7 @@ use super::error::Problems;
 use super::fixed_schedule::fixed_schedule;
 use super::lex::Settings;
 use super::plan::{CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, SyntheticPlan};
+use super::prompts::prompts;
 use super::{input_file, lengths};
 
 /// Entries of a synthetic dataset when no flag gives a size.
@@ -25,11 +26,17 @@ const SYNTHETIC_ONLY: &[&str] = &[
     "--prompt-input-tokens-mean",
     "--prompt-input-tokens-stddev",
     "--seq-dist",
+    "--random-range-ratio",
     "--prompt-batch-size",
     "--prompt-prefix-pool-size",
     "--prompt-prefix-length",
     "--shared-system-prompt-length",
     "--user-context-prompt-length",
+    "--image-width-mean",
+    "--image-height-mean",
+    "--image-batch-size",
+    "--audio-length-mean",
+    "--audio-batch-size",
     "--conversation-turn-mean",
     "--conversation-turn-stddev",
     "--conversation-turn-delay-mean",
@@ -66,6 +73,7 @@ pub(super) fn dataset(
         },
         output_tokens: output_tokens(settings, problems),
         system_prompt: system_prompt(settings, problems),
+        prompts: prompts(settings, kind, problems),
     }
 }
 

@@ -205,7 +205,10 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--seq-dist", "prompts.sequence_distribution"),
     ("--prompt-batch-size", "prompts.batch_size"),
     ("--prompt-input-tokens-block-size", "prompts.block_size"),
+    ("--random-range-ratio", "prompts.random_range_ratio"),
+    ("--random-corpus-style", "prompts.random_corpus_style"),
     ("--prompt-corpus", "prompts.corpus"),
+    ("--tokenize-prompt", "prompts.tokenize_prompt"),
     ("--system-prompt", "system_prompt"),
     ("--system-prompt-file", "system_prompt_file"),
     ("--prompt-prefix-pool-size", "prefix_prompts.pool_size"),
@@ -218,6 +221,19 @@ const DATASET_PLACES: &[(&str, &str)] = &[
         "--user-context-prompt-length",
         "prefix_prompts.user_context_length",
     ),
+    ("--image-width-mean", "images.width.mean"),
+    ("--image-width-stddev", "images.width.stddev"),
+    ("--image-height-mean", "images.height.mean"),
+    ("--image-height-stddev", "images.height.stddev"),
+    ("--image-batch-size", "images.batch_size"),
+    ("--image-format", "images.format"),
+    ("--image-source", "images.source"),
+    ("--image-source-sampling", "images.source_sampling"),
+    ("--audio-length-mean", "audio.length.mean"),
+    ("--audio-length-stddev", "audio.length.stddev"),
+    ("--audio-batch-size", "audio.batch_size"),
+    ("--audio-format", "audio.format"),
+    ("--audio-num-channels", "audio.channels"),
     ("--conversation-turn-mean", "turns.mean"),
     ("--conversation-turn-stddev", "turns.stddev"),
     ("--conversation-turn-delay-mean", "turn_delay.mean"),
@@ -279,6 +295,20 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
+    if let Some(sounds) = &plan.dataset.prompts.media.sounds {
+        for (flag, path, values) in [
+            ("--audio-depths", "audio.depths", json!(sounds.depths)),
+            (
+                "--audio-sample-rates",
+                "audio.sample_rates",
+                json!(sounds.rates_hz),
+            ),
+        ] {
+            if settings.given(flag) {
+                put(&mut dataset, path, values);
+            }
+        }
+    }
     root.insert("datasets".to_owned(), json!([dataset]));
     let phases: Vec<Value> = plan
         .phases

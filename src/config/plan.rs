@@ -13,6 +13,7 @@ use super::dialect::EndpointKind;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
 use super::input_file::FilePlan;
+use super::prompts::PromptPlan;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
@@ -170,6 +171,8 @@ pub struct DatasetPlan {
     pub output_tokens: Option<Length>,
     /// Verbatim system message.
     pub system_prompt: Option<String>,
+    /// What is done to prompts beside their lengths.
+    pub prompts: PromptPlan,
     /// Which of the dataset's timestamps are followed; `None` follows none.
     pub fixed_schedule: Option<FixedSchedule>,
 }

@@ -2,10 +2,11 @@
 //!
 //! In: a [`Length`] and a generator. Out: whole numbers of tokens, turns or milliseconds. Never: a negative one.
 
+use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::config::{Length, LengthPair};
+use crate::config::{Length, LengthPair, RandomStyle};
 
 /// Draws before a distribution that is nearly always negative is given up and 0 taken.
 const REDRAWS_MAX: usize = 10_000;
@@ -36,12 +37,38 @@ pub(super) fn draw_output(length: Length, generator: &mut ChaCha12Rng) -> u32 {
     draw(whole, 1, generator)
 }
 
+/// A length drawn evenly from the window that `ratio` opens about `mean`; `taken` tokens of it are put there by somebody else. At least 1.
+///
+/// In the style of vLLM the window is of what is left of the mean, from `floor(m (1 - r))` to `ceil(m (1 + r))`. In that of SGLang it goes
+/// from `m r`, cut to a whole number and at least 1, to `m`, and what is taken comes off the length drawn.
+pub(super) fn draw_within(
+    mean: f64,
+    ratio: f64,
+    style: RandomStyle,
+    taken: f64,
+    generator: &mut ChaCha12Rng,
+) -> u32 {
+    let (low, high, after) = match style {
+        RandomStyle::Vllm => {
+            let left = mean - taken;
+            let (low, high) = (left * (1.0 - ratio), left * (1.0 + ratio));
+            (low.floor(), high.ceil(), 0.0)
+        }
+        RandomStyle::Sglang => ((mean * ratio).trunc().max(1.0), mean.trunc(), taken),
+    };
+    // In range after the clamp; a NaN becomes 0.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = |value: f64| value.clamp(0.0, LENGTH_MAX) as u32;
+    let (low, high) = (whole(low), whole(high));
+    let drawn = generator.random_range(low..=high.max(low));
+    drawn.saturating_sub(whole(after)).max(1)
+}
+
 /// The pair that a draw from the percentages picks. `pairs` is not empty.
 pub(super) fn pick_pair<'a>(
     pairs: &'a [LengthPair],
     generator: &mut ChaCha12Rng,
 ) -> &'a LengthPair {
-    use rand::RngExt;
     let sum: f64 = pairs.iter().map(|pair| pair.percent).sum();
     let mut left = generator.random::<f64>() * sum;
     for pair in pairs {
@@ -131,6 +158,43 @@ mod tests {
             stddev: 0.9,
         };
         assert_eq!(draw_output(length, &mut generator), 128);
+    }
+
+    #[test]
+    fn windows_are_even_and_reach_both_ends() {
+        let mut generator = stream(6, "length", 0);
+        // Mean, ratio, style, taken by others, and the least and greatest length.
+        let cases = [
+            (100.0, 0.2, RandomStyle::Vllm, 0.0, 80, 120),
+            (101.0, 0.25, RandomStyle::Vllm, 1.0, 75, 125),
+            (10.0, 0.25, RandomStyle::Vllm, 0.0, 7, 13),
+            (7.0, 0.0, RandomStyle::Vllm, 0.0, 7, 7),
+            (1.0, 0.9, RandomStyle::Vllm, 0.0, 1, 2),
+            (100.0, 0.2, RandomStyle::Sglang, 0.0, 20, 100),
+            (100.0, 0.995, RandomStyle::Sglang, 2.0, 97, 98),
+            (100.0, 1.0, RandomStyle::Sglang, 0.0, 100, 100),
+            (20.0, 0.0, RandomStyle::Sglang, 3.0, 1, 17),
+        ];
+        for (mean, ratio, style, taken, least, most) in cases {
+            let drawn: Vec<u32> = (0..4_000)
+                .map(|_| draw_within(mean, ratio, style, taken, &mut generator))
+                .collect();
+            let shown = format!("{mean} {ratio} {style:?} {taken}");
+            assert_eq!(drawn.iter().min(), Some(&least), "{shown}");
+            assert_eq!(drawn.iter().max(), Some(&most), "{shown}");
+        }
+        let drawn = (0..20_000).map(|_| {
+            f64::from(draw_within(
+                100.0,
+                0.2,
+                RandomStyle::Vllm,
+                0.0,
+                &mut generator,
+            ))
+        });
+        // Five standard errors of the mean of an even draw from 41 values.
+        let mean = drawn.sum::<f64>() / 20_000.0;
+        assert!((mean - 100.0).abs() < 0.42, "{mean}");
     }
 
     #[test]

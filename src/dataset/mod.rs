@@ -18,13 +18,16 @@ mod fixed_schedule;
 mod format;
 mod length;
 mod lines;
+mod media;
 mod mooncake;
 mod multi_turn;
 mod pieces;
+mod random;
 mod sampler;
 mod seed;
 mod single_turn;
 mod synthetic;
+mod token_ids;
 
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
@@ -70,6 +73,8 @@ pub struct Turn {
     pub texts: Vec<String>,
     /// What each text is, such as `query` and `passages`, in the order of [`Turn::texts`]; empty when they have no names.
     pub text_names: Vec<String>,
+    /// The texts as token ids, where they go out as such; [`Turn::texts`] is empty then.
+    pub token_ids: Vec<Vec<u32>>,
     /// Pictures and sounds, behind the texts.
     pub media: Vec<Media>,
     /// Messages as the dataset has them, in place of texts and media.
@@ -154,6 +159,9 @@ pub enum DatasetError {
     /// A fixed schedule was asked for, and the dataset has nothing to follow.
     #[error("--fixed-schedule: {0}")]
     Schedule(String),
+    /// A picture that is to be sent cannot be read.
+    #[error("{0}")]
+    Media(String),
     /// The plan asks for no conversations.
     #[error("--num-dataset-entries 0: give 1 or more")]
     NoEntries,
@@ -179,6 +187,10 @@ pub fn build(
     }?;
     if let Some(schedule) = plan.dataset.fixed_schedule {
         fixed_schedule::settle(schedule, source.path(), &mut corpus)?;
+    }
+    media::add(&plan.dataset.prompts.media, &mut corpus, seed)?;
+    if plan.dataset.prompts.token_ids {
+        token_ids::replace_texts(&mut corpus, tokenizer);
     }
     Ok((corpus, notes))
 }

@@ -11,7 +11,7 @@ use super::{ContextMode, single_turn};
 use crate::file::Record;
 
 /// What may stand in a line.
-const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, role, output_length, delay, timestamp and extra";
+const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, image, images, audio, audios, video, videos, role, output_length, delay, timestamp and extra";
 
 /// The format.
 pub(super) struct MultiTurn;

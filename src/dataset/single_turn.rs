@@ -7,23 +7,11 @@ use serde_json::{Map, Value};
 
 use super::format::Format;
 use super::lines::{self, Entry, shown, text_field};
-use super::{ContextMode, Turn};
+use super::{ContextMode, Turn, media};
 use crate::file::Record;
 
 /// What may stand in a line.
-const KNOWN: &str =
-    "known are text, texts, role, session_id, output_length, delay, timestamp and extra";
-
-/// Fields that this format has for other kinds of input.
-const MEDIA: [&str; 7] = [
-    "image",
-    "images",
-    "image_uuids",
-    "audio",
-    "audios",
-    "video",
-    "videos",
-];
+const KNOWN: &str = "known are text, texts, image, images, audio, audios, video, videos, role, session_id, output_length, delay, timestamp and extra";
 
 /// The format.
 pub(super) struct SingleTurn;
@@ -50,12 +38,8 @@ impl Format for SingleTurn {
 
 /// Takes one request out of `fields`.
 pub(super) fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
-    if let Some(name) = MEDIA.iter().find(|name| fields.contains_key(**name)) {
-        return Err(format!(
-            "field {name}: images, audio and video cannot be sent yet; give text only"
-        ));
-    }
-    let texts = texts(fields)?;
+    let media = media::take(fields)?;
+    let texts = texts(fields, media.is_empty())?;
     let role = text_field(fields, "role")?.unwrap_or_else(|| "user".to_owned());
     let max_tokens = lines::output_length(fields)?;
     let (timestamp_ms, delay) = lines::timing(fields)?;
@@ -64,6 +48,7 @@ pub(super) fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
     }
     Ok(Turn {
         texts,
+        media,
         role,
         max_tokens,
         delay_ms: delay.unwrap_or(0.0),
@@ -73,13 +58,14 @@ pub(super) fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
     })
 }
 
-/// `text`, or `texts`: strings, or objects with a name and contents.
-fn texts(fields: &mut Map<String, Value>) -> Result<Vec<String>, String> {
+/// `text`, or `texts`: strings, or objects with a name and contents. They may be missing where they are not `needed`.
+fn texts(fields: &mut Map<String, Value>, needed: bool) -> Result<Vec<String>, String> {
     let texts = match (fields.remove("text"), fields.remove("texts")) {
         (Some(_), Some(_)) => {
             return Err("fields text and texts: give one of them, not both".to_owned());
         }
-        (None, None) => return Err("field text: missing; give text or texts".to_owned()),
+        (None, None) if !needed => return Ok(Vec::new()),
+        (None, None) => return Err("field text: missing; give text or texts, or media".to_owned()),
         (Some(Value::String(text)), None) => vec![text],
         (Some(other), None) => {
             return Err(format!("field text: {} is not a string", shown(&other)));

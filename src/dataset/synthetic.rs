@@ -11,9 +11,10 @@ use rand_chacha::ChaCha12Rng;
 use super::fit::{Fitted, Fitter};
 use super::length;
 use super::pieces::Pieces;
+use super::random::RandomIds;
 use super::seed::{child_seed, numbered};
 use super::{ContextMode, Conversation, Corpus, DatasetError, Turn};
-use crate::config::{Length, ModelSelection, Plan, SyntheticPlan};
+use crate::config::{CorpusKind, Length, LengthPair, ModelSelection, Plan, SyntheticPlan};
 use crate::tokenizer::Tokenizer;
 
 /// Most threads that make prompts.
@@ -49,15 +50,15 @@ pub(super) fn build_with_threads(
         seed,
         expected_tokens(plan, synthetic),
     );
-    let maker = Maker::new(
-        plan,
-        synthetic,
-        Fitter {
-            pieces: &pieces,
-            tokenizer,
-        },
-        seed,
-    );
+    let fitter = Fitter {
+        pieces: &pieces,
+        tokenizer,
+    };
+    let is_random = synthetic.corpus == CorpusKind::Random;
+    let random = is_random
+        .then(|| RandomIds::new(plan.dataset.prompts.style, tokenizer))
+        .flatten();
+    let maker = Maker::new(plan, synthetic, Words { fitter, random }, seed);
     let threads = threads.clamp(1, entries);
     let mut made: Vec<Option<(Conversation, Misses)>> = Vec::new();
     made.resize_with(entries, || None);
@@ -138,12 +139,35 @@ impl Misses {
     }
 }
 
+/// Where the words of prompts come from.
+struct Words<'a> {
+    fitter: Fitter<'a>,
+    /// Ids to draw from, for prompts of random ones.
+    random: Option<RandomIds>,
+}
+
+impl Words<'_> {
+    /// `head`, then words from a place that `generator` picks, `target` tokens together; `index` is the request's number.
+    fn text(&self, head: &str, target: usize, index: usize, generator: &mut ChaCha12Rng) -> Fitted {
+        match &self.random {
+            Some(random) => {
+                let first = generator.random_range(0..random.len()) + index;
+                random.fit(&self.fitter, head, first, target)
+            }
+            None => {
+                let start = generator.random_range(0..self.fitter.pieces.len());
+                self.fitter.fit(head, start, target)
+            }
+        }
+    }
+}
+
 /// Everything that conversations share. Each conversation has random numbers of its own, so that it does not matter which
 /// thread makes it.
 struct Maker<'a> {
     plan: &'a Plan,
     synthetic: &'a SyntheticPlan,
-    fitter: Fitter<'a>,
+    words: Words<'a>,
     prefixes: Vec<String>,
     system: Option<String>,
     /// Turns of each conversation and the number of turns before it.
@@ -177,19 +201,14 @@ struct Generators {
 }
 
 impl<'a> Maker<'a> {
-    fn new(
-        plan: &'a Plan,
-        synthetic: &'a SyntheticPlan,
-        fitter: Fitter<'a>,
-        seed: u64,
-    ) -> Maker<'a> {
+    fn new(plan: &'a Plan, synthetic: &'a SyntheticPlan, words: Words<'a>, seed: u64) -> Maker<'a> {
         let of = |name: &str| child_seed(seed, name);
         let mut misses = Misses::default();
         let prefixes = (0..synthetic.prefix_pool as u64)
             .filter(|_| synthetic.prefix_tokens > 0)
             .map(|number| {
                 let mut generator = numbered(of("dataset.prompt.prefix_pool"), number);
-                misses.take(fitter.fit("", place(&fitter, &mut generator), synthetic.prefix_tokens))
+                misses.take(words.text("", synthetic.prefix_tokens, 0, &mut generator))
             })
             .collect();
         let shared = synthetic
@@ -197,7 +216,7 @@ impl<'a> Maker<'a> {
             .filter(|tokens| *tokens > 0)
             .map(|tokens| {
                 let mut generator = numbered(of("dataset.prompt.shared_system"), 0);
-                misses.take(fitter.fit("", place(&fitter, &mut generator), tokens))
+                misses.take(words.text("", tokens, 0, &mut generator))
             });
         let mut generator = numbered(of("composer.conversation.turn_count"), 0);
         let mut before = 0;
@@ -211,7 +230,7 @@ impl<'a> Maker<'a> {
         Maker {
             plan,
             synthetic,
-            fitter,
+            words,
             prefixes,
             system: plan.dataset.system_prompt.clone().or(shared),
             turns,
@@ -249,10 +268,7 @@ impl<'a> Maker<'a> {
             .filter(|tokens| *tokens > 0)
             .map(|tokens| {
                 let mut generator = numbered(streams.context, number);
-                misses.take(
-                    self.fitter
-                        .fit("", place(&self.fitter, &mut generator), tokens),
-                )
+                misses.take(self.words.text("", tokens, index, &mut generator))
             });
         let (count, before) = self.turns[index];
         let turns = (0..count)
@@ -280,17 +296,11 @@ impl<'a> Maker<'a> {
         let pair = (!synthetic.pairs.is_empty())
             .then(|| length::pick_pair(&synthetic.pairs, &mut generators.pairs));
         let input = pair.map_or(synthetic.input_tokens, |pair| pair.input);
-        let output = pair
-            .map(|pair| pair.output)
-            .or(self.plan.dataset.output_tokens);
         // What the tokenizer or the chat template adds is part of the length asked for.
-        let input = Length {
-            mean: input.mean - self.fitter.tokenizer.prompt_overhead() as f64,
-            stddev: input.stddev,
-        };
-        let tokens = length::draw(input, 1, &mut generators.length) as usize;
+        let taken = self.words.fitter.tokenizer.prompt_overhead() as f64;
+        let tokens = self.input_tokens(input, taken, &mut generators.length) as usize;
         let texts = (0..synthetic.batch_size.max(1))
-            .map(|_| misses.take(self.text(turn, tokens, generators)))
+            .map(|_| misses.take(self.text(turn, overall, tokens, generators)))
             .collect();
         let delay_ms = if turn > 0 && synthetic.delay_ms.mean > 0.0 {
             f64::from(length::draw(synthetic.delay_ms, 0, &mut generators.delay))
@@ -302,20 +312,53 @@ impl<'a> Maker<'a> {
             texts,
             role: "user".to_owned(),
             model: pick_model(self.plan, overall, &mut generators.model),
-            max_tokens: output.map(|length| length::draw_output(length, &mut generators.output)),
+            max_tokens: self.output_tokens(pair, &mut generators.output),
             delay_ms,
             ..Turn::default()
         }
     }
 
-    fn text(&self, turn: u32, tokens: usize, generators: &mut Generators) -> Fitted {
-        let start = place(&self.fitter, &mut generators.place);
+    /// Tokens of a text, of which `taken` are put there by somebody else.
+    fn input_tokens(&self, length: Length, taken: f64, generator: &mut ChaCha12Rng) -> u32 {
+        let prompts = &self.plan.dataset.prompts;
+        match prompts.ranges {
+            Some(ranges) => {
+                length::draw_within(length.mean, ranges.input, prompts.style, taken, generator)
+            }
+            None => {
+                let left = Length {
+                    mean: length.mean - taken,
+                    stddev: length.stddev,
+                };
+                length::draw(left, 1, generator)
+            }
+        }
+    }
+
+    /// A turn's output limit.
+    fn output_tokens(&self, pair: Option<&LengthPair>, generator: &mut ChaCha12Rng) -> Option<u32> {
+        let prompts = &self.plan.dataset.prompts;
+        let length = pair
+            .map(|pair| pair.output)
+            .or(self.plan.dataset.output_tokens)?;
+        Some(match prompts.ranges {
+            Some(ranges) => {
+                length::draw_within(length.mean, ranges.output, prompts.style, 0.0, generator)
+            }
+            None => length::draw_output(length, generator),
+        })
+    }
+
+    /// A text of turn `turn` of its conversation and `overall` of the corpus.
+    fn text(&self, turn: u32, overall: u64, tokens: usize, generators: &mut Generators) -> Fitted {
+        let index = usize::try_from(overall).unwrap_or(0);
+        let place = &mut generators.place;
         if turn > 0 || self.prefixes.is_empty() {
-            return self.fitter.fit("", start, tokens);
+            return self.words.text("", tokens, index, place);
         }
         let prefix = &self.prefixes[generators.prefix.random_range(0..self.prefixes.len())];
-        self.fitter
-            .fit(prefix, start, self.synthetic.prefix_tokens + tokens)
+        let tokens = self.synthetic.prefix_tokens + tokens;
+        self.words.text(prefix, tokens, index, place)
     }
 }
 
@@ -338,9 +381,4 @@ pub(super) fn conversation_id(generator: &mut ChaCha12Rng) -> String {
     uuid::Builder::from_random_bytes(bytes)
         .into_uuid()
         .to_string()
-}
-
-/// A piece to begin at.
-fn place(fitter: &Fitter<'_>, generator: &mut ChaCha12Rng) -> usize {
-    generator.random_range(0..fitter.pieces.len())
 }

@@ -43,6 +43,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             sampling: Sampling::Sequential,
             output_tokens: None,
             system_prompt: None,
+            prompts: PromptPlan::default(),
             fixed_schedule: None,
         },
         phases: Vec::new(),
@@ -403,6 +404,62 @@ fn pairs_give_both_lengths_in_one_draw() {
     }
     // Five standard deviations of a binomial count with mean 300.
     assert!((256..344).contains(&short), "{short}");
+}
+
+#[test]
+fn a_window_gives_both_lengths() {
+    let mut plan = plan(synthetic(100.0), 600);
+    plan.dataset.output_tokens = Some(Length::constant(40.0));
+    plan.dataset.prompts.ranges = Some(RangePlan {
+        input: 0.25,
+        output: 0.5,
+    });
+    let (corpus, _) = built(&plan, 5);
+    let turns = corpus.conversations.iter().map(|one| &one.turns[0]);
+    let (inputs, outputs): (Vec<usize>, Vec<u32>) = turns
+        .map(|turn| (count(&turn.texts[0]), turn.max_tokens.unwrap()))
+        .unzip();
+    let ends = |of: &[usize]| (*of.iter().min().unwrap(), *of.iter().max().unwrap());
+    assert_eq!(ends(&inputs), (75, 125));
+    let outputs: Vec<usize> = outputs.into_iter().map(|n| n as usize).collect();
+    assert_eq!(ends(&outputs), (20, 60));
+}
+
+#[test]
+fn random_prompts_differ_by_style_and_share_nothing() {
+    let mut shape = synthetic(50.0);
+    shape.corpus = CorpusKind::Random;
+    let mut plan = plan(shape, 200);
+    for style in [RandomStyle::Vllm, RandomStyle::Sglang] {
+        plan.dataset.prompts.style = style;
+        let (corpus, notes) = built(&plan, 5);
+        assert!(notes.is_empty(), "{notes:?}");
+        let mut openings = std::collections::HashSet::new();
+        for one in &corpus.conversations {
+            let text = &one.turns[0].texts[0];
+            assert_eq!(count(text), 50, "{text}");
+            openings.insert(text.chars().take(20).collect::<String>());
+        }
+        assert!(openings.len() > 195, "{} of 200 differ", openings.len());
+    }
+}
+
+#[test]
+fn token_ids_stand_in_the_texts_place() {
+    let mut shape = synthetic(33.0);
+    shape.batch_size = 2;
+    let mut plan = plan(shape, 9);
+    let (texts, _) = built(&plan, 5);
+    plan.dataset.prompts.token_ids = true;
+    let (ids, _) = built(&plan, 5);
+    let gpt2 = ShippedTokenizer::new("gpt2").unwrap();
+    for (one, other) in texts.conversations.iter().zip(&ids.conversations) {
+        let (text, ids) = (&one.turns[0].texts, &other.turns[0].token_ids);
+        assert!(other.turns[0].texts.is_empty());
+        assert_eq!(ids.iter().map(Vec::len).collect::<Vec<_>>(), [33, 33]);
+        let back: Vec<String> = ids.iter().map(|ids| gpt2.decode(ids)).collect();
+        assert_eq!(&back, text);
+    }
 }
 
 #[test]

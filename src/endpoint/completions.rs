@@ -12,6 +12,7 @@ use super::parse::{peer_error, take_text};
 use super::usage::usage;
 use super::usual::{self, Shape};
 use super::{Input, Piece};
+use crate::dataset::Turn;
 
 /// The dialect.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ impl Dialect for Completions {
     fn body(&self, request: &Request<'_>) -> Vec<u8> {
         let this = request.this();
         let mut body = Fields::new();
-        body.set("prompt", one_or_list(&this.texts));
+        body.set("prompt", prompt(this));
         body.set("model", this.model.as_str());
         body.set("stream", request.plan.streaming);
         body.set_some("max_tokens", this.max_tokens);
@@ -66,5 +67,14 @@ impl Dialect for Completions {
         json!({"prompt": "Lo", "max_tokens": 1, "model": model})
             .to_string()
             .into_bytes()
+    }
+}
+
+/// Texts, or the token ids that stand for them.
+fn prompt(turn: &Turn) -> Value {
+    match turn.token_ids.as_slice() {
+        [] => one_or_list(&turn.texts),
+        [ids] => Value::from(ids.clone()),
+        several => several.iter().cloned().map(Value::from).collect(),
     }
 }

@@ -71,6 +71,29 @@ fn bodies_have_the_keys_in_order() {
 }
 
 #[test]
+fn token_ids_are_the_prompt() {
+    let mut plan = plan(EndpointKind::Completions);
+    plan.streaming = false;
+    let mut conversation = Conversation {
+        turns: vec![turn("a")],
+        ..Conversation::default()
+    };
+    conversation.turns[0].texts.clear();
+    let one = vec![vec![7, 8]];
+    for (ids, want, tokens) in [
+        (one, json!([7, 8]), 2),
+        (vec![vec![7, 8], vec![9]], json!([[7, 8], [9]]), 3),
+    ] {
+        conversation.turns[0].token_ids = ids;
+        let body = text(&plan, &conversation, 0);
+        let parsed: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(parsed["prompt"], want);
+        let input = api(&plan).input(body.as_bytes());
+        assert_eq!(input.token_ids, tokens);
+    }
+}
+
+#[test]
 fn stream_options_of_the_user_stand() {
     let conversation = Conversation {
         turns: vec![turn("a")],

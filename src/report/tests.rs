@@ -80,6 +80,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             sampling: Sampling::Sequential,
             output_tokens: None,
             system_prompt: None,
+            prompts: PromptPlan::default(),
             fixed_schedule: None,
         },
         phases: vec![phase(PhaseKind::Profiling)],

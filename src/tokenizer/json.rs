@@ -2,8 +2,10 @@
 //!
 //! In: the text of a file, of any version of that format. Out: a tokenizer that adds no special tokens. Never: opens a file.
 
+use std::collections::HashSet;
 use std::fmt;
 
+use serde_json::Value;
 use tokenizers::pipeline::{EncodeOptions, Override, PipelineTokenizer};
 
 use super::Tokenizer;
@@ -14,6 +16,8 @@ pub struct JsonTokenizer {
     pipeline: PipelineTokenizer,
     options: EncodeOptions,
     vocabulary_size: u32,
+    id_count: u32,
+    special_ids: Vec<u32>,
     added_special_count: usize,
 }
 
@@ -43,9 +47,12 @@ impl JsonTokenizer {
             padding: Override::Off,
             truncation: Override::Off,
         };
+        let ids = Ids::of(&canonical);
         Ok(JsonTokenizer {
             name: name.to_owned(),
-            vocabulary_size: ordinary_ids(&canonical),
+            vocabulary_size: ids.ordinary,
+            id_count: ids.all,
+            special_ids: ids.special,
             added_special_count: pipeline.get_post_processor().single.n_special(),
             pipeline,
             options,
@@ -75,33 +82,62 @@ impl Tokenizer for JsonTokenizer {
         self.vocabulary_size
     }
 
+    fn id_count(&self) -> u32 {
+        self.id_count
+    }
+
+    fn special_ids(&self) -> Vec<u32> {
+        self.special_ids.clone()
+    }
+
     fn added_special_count(&self) -> usize {
         self.added_special_count
     }
 }
 
-/// One more than the greatest id of the model's own vocabulary that is not an added special token: below it lie the
-/// ordinary ids.
-fn ordinary_ids(json: &str) -> u32 {
-    let Ok(root) = serde_json::from_str::<serde_json::Value>(json) else {
-        return 0;
-    };
-    let special: std::collections::HashSet<u64> = root["added_tokens"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|token| token["special"] == true)
-        .filter_map(|token| token["id"].as_u64())
-        .collect();
-    let greatest = match &root["model"]["vocab"] {
-        serde_json::Value::Object(map) => map
-            .values()
-            .filter_map(serde_json::Value::as_u64)
-            .filter(|id| !special.contains(id))
-            .max(),
-        // Unigram: a list of pieces with scores; the index is the id.
-        serde_json::Value::Array(list) => (list.len() as u64).checked_sub(1),
-        _ => None,
-    };
-    greatest.map_or(0, |id| u32::try_from(id + 1).unwrap_or(u32::MAX))
+/// Ids that a file names.
+#[derive(Default)]
+struct Ids {
+    /// One more than the greatest id of the model's own vocabulary that is not an added special token: below it lie the ordinary ids.
+    ordinary: u32,
+    /// One more than the greatest id of all.
+    all: u32,
+    /// Ids of added special tokens.
+    special: Vec<u32>,
+}
+
+impl Ids {
+    fn of(json: &str) -> Ids {
+        let Ok(root) = serde_json::from_str::<Value>(json) else {
+            return Ids::default();
+        };
+        let short = |id: u64| u32::try_from(id).unwrap_or(u32::MAX);
+        let mut all = 0;
+        let mut special = Vec::new();
+        for token in root["added_tokens"].as_array().into_iter().flatten() {
+            let Some(id) = token["id"].as_u64().map(short) else {
+                continue;
+            };
+            all = all.max(id.saturating_add(1));
+            if token["special"] == true {
+                special.push(id);
+            }
+        }
+        let known: HashSet<u32> = special.iter().copied().collect();
+        let greatest = match &root["model"]["vocab"] {
+            Value::Object(map) => {
+                let ids = map.values().filter_map(Value::as_u64).map(short);
+                ids.filter(|id| !known.contains(id)).max()
+            }
+            // Unigram: a list of pieces with scores; the index is the id.
+            Value::Array(list) => (list.len() as u64).checked_sub(1).map(short),
+            _ => None,
+        };
+        let ordinary = greatest.map_or(0, |id| id.saturating_add(1));
+        Ids {
+            ordinary,
+            all: all.max(ordinary),
+            special,
+        }
+    }
 }

@@ -32,6 +32,14 @@ pub trait Tokenizer: Send + Sync {
     }
     /// Ids that are ordinary tokens are below this number.
     fn vocabulary_size(&self) -> u32;
+    /// All ids are below this number, those of special tokens too.
+    fn id_count(&self) -> u32 {
+        self.vocabulary_size()
+    }
+    /// Ids of special tokens.
+    fn special_ids(&self) -> Vec<u32> {
+        Vec::new()
+    }
     /// Special tokens that the tokenizer would add to a text by itself.
     fn added_special_count(&self) -> usize {
         0

@@ -127,6 +127,18 @@ impl Tokenizer for ShippedTokenizer {
     fn vocabulary_size(&self) -> u32 {
         self.vocabulary_size
     }
+
+    fn id_count(&self) -> u32 {
+        let special = self.special_ids().into_iter().max();
+        special.map_or(self.vocabulary_size, |id| self.vocabulary_size.max(id + 1))
+    }
+
+    fn special_ids(&self) -> Vec<u32> {
+        let names = self.encoding.special_tokens().into_iter();
+        names
+            .flat_map(|name| self.encoding.encode_with_special_tokens(name))
+            .collect()
+    }
 }
 
 /// No token reaches across this place, which has a byte on both sides: between an ASCII letter and a single space that a letter follows.

@@ -38,10 +38,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
     }
-    Later "uniform length windows are planned; a mean with a standard deviation, or --seq-dist, works" {
-        ["--random-range-ratio"] Text;
-        ["--random-corpus-style"] Text;
-    }
     Later "cache-busting markers are planned; use --prompt-corpus random for prompts that share nothing" {
         ["--cache-bust"] Text;
     }
@@ -61,39 +57,6 @@ pub const LATER: &[Flag] = refused_table! {
         ["--synthesis-output-len-multiplier"] Text;
         ["--synthesis-max-isl"] Text;
         ["--synthesis-max-osl"] Text;
-    }
-    Later "audio input is planned; prompts are text" {
-        ["--audio-batch-size", "--batch-size-audio"] Text;
-        ["--audio-length-mean"] Text;
-        ["--audio-length-stddev"] Text;
-        ["--audio-format"] Text;
-        ["--audio-depths"] List;
-        ["--audio-sample-rates"] List;
-        ["--audio-num-channels"] Text;
-    }
-    Later "image input is planned; prompts are text" {
-        ["--image-width-mean"] Text;
-        ["--image-width-stddev"] Text;
-        ["--image-height-mean"] Text;
-        ["--image-height-stddev"] Text;
-        ["--image-batch-size", "--batch-size-image"] Text;
-        ["--image-format"] Text;
-        ["--image-source"] Text;
-        ["--image-source-sampling"] Text;
-    }
-    Later "video input is planned; prompts are text" {
-        ["--video-batch-size", "--batch-size-video"] Text;
-        ["--video-duration"] Text;
-        ["--video-fps"] Text;
-        ["--video-width"] Text;
-        ["--video-height"] Text;
-        ["--video-synth-type"] Text;
-        ["--video-format"] Text;
-        ["--video-codec"] Text;
-        ["--video-audio-sample-rate"] Text;
-        ["--video-audio-num-channels"] Text;
-        ["--video-audio-codec"] Text;
-        ["--video-audio-depth"] Text;
     }
     Later "scraping the server's Prometheus metrics is planned; --no-server-metrics is accepted" {
         ["--server-metrics"] List;

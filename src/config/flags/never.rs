@@ -10,6 +10,20 @@ pub const NEVER: &[Flag] = refused_table! {
     Never "AIPerf measures video generation with it, which is no LLM traffic" {
         ["--download-video-content"] Switch;
     }
+    Never "AIPerf makes videos with it, by FFmpeg, which tokenring does not bring along; give the URLs or data URLs of videos of your own in --input-file" {
+        ["--video-batch-size", "--batch-size-video"] Text;
+        ["--video-duration"] Text;
+        ["--video-fps"] Text;
+        ["--video-width"] Text;
+        ["--video-height"] Text;
+        ["--video-synth-type"] Text;
+        ["--video-format"] Text;
+        ["--video-codec"] Text;
+        ["--video-audio-sample-rate"] Text;
+        ["--video-audio-num-channels"] Text;
+        ["--video-audio-codec"] Text;
+        ["--video-audio-depth"] Text;
+    }
     Never "AIPerf strips repeated images for vLLM's media cache with it; prompts here are text" {
         ["--uuid-and-strip"] Switch;
     }

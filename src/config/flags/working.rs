@@ -190,13 +190,35 @@ pub const WORKING: &[Flag] = working_table! {
         ["--prompt-output-tokens-stddev", "--output-tokens-stddev", "--osl-stddev"] Between(0.0, 16_777_216.0), "0", "Standard deviation of the output limit.";
         ["--prompt-input-tokens-block-size", "--synthetic-input-tokens-block-size", "--isl-block-size"] Integer(1, 1 << 24), "512", "Tokens that each hash id of a trace stands for.";
         ["--prompt-batch-size", "--batch-size-text", "--batch-size", "-b"] Integer(1, 1 << 20), "1", "Texts in each turn.";
+        ["--random-range-ratio"] Text, "", "Draw prompt and output lengths evenly from a window about their means: a number, or {\"input\":A,\"output\":B}.";
+        ["--random-corpus-style"] Choice(&["vllm", "sglang"]), "vllm", "Whose window and whose random tokens: vllm (means x (1 +- R), no special tokens) or sglang (from R x mean to the mean, all tokens).";
         ["--prompt-corpus"] Choice(&["sonnet", "coding", "random"]), "sonnet", "Source of the words.";
+        ["--tokenize-prompt"] Switch, "", "Completions: send prompts as token ids, so that the server's tokenizer changes no length.";
         ["--system-prompt"] Text, "", "System message, word for word.";
         ["--system-prompt-file"] Path, "", "File with the system message.";
         ["--prompt-prefix-pool-size", "--prefix-prompt-pool-size", "--num-prefix-prompts"] Integer(0, 1 << 24), "0", "Number of random prefixes.";
         ["--prompt-prefix-length", "--prefix-prompt-length"] Integer(0, 1 << 24), "0", "Tokens in each prefix.";
         ["--shared-system-prompt-length"] Integer(1, 1 << 24), "", "Tokens of one made-up system message shared by all conversations.";
         ["--user-context-prompt-length"] Integer(1, 1 << 24), "", "Tokens of an extra first user message of each conversation.";
+    }
+    "Image" {
+        ["--image-width-mean"] Between(0.0, 65_535.0), "0", "Mean width of made-up pictures; with a height above 0 too, every turn has some.";
+        ["--image-width-stddev"] Between(0.0, 65_535.0), "0", "Standard deviation of the width.";
+        ["--image-height-mean"] Between(0.0, 65_535.0), "0", "Mean height.";
+        ["--image-height-stddev"] Between(0.0, 65_535.0), "0", "Standard deviation of the height.";
+        ["--image-batch-size", "--batch-size-image"] Integer(0, 1 << 16), "1", "Pictures in each turn; 0 for none.";
+        ["--image-format"] Choice(&["png", "jpeg", "random"]), "png", "How pictures are encoded; random draws one of the two for each.";
+        ["--image-source"] Text, "noise", "What pictures show: noise, or those of a folder, resized.";
+        ["--image-source-sampling"] Choice(&["random_with_replacement", "shuffle_cycle", "sequential_cycle"]), "random-with-replacement", "Order in which the pictures of a folder are taken.";
+    }
+    "Audio" {
+        ["--audio-length-mean"] Between(0.0, 86_400.0), "0", "Mean length of made-up sounds in seconds; above 0 every turn has some.";
+        ["--audio-length-stddev"] Between(0.0, 86_400.0), "0", "Standard deviation of the length.";
+        ["--audio-batch-size", "--batch-size-audio"] Integer(0, 1 << 16), "1", "Sounds in each turn; 0 for none.";
+        ["--audio-format"] Choice(&["wav", "mp3"]), "wav", "How sounds are encoded; wav works.";
+        ["--audio-depths"] List, "16", "Bits of a sample (8, 16, 24, 32); one is drawn for each sound.";
+        ["--audio-sample-rates"] List, "16", "Sample rates in kHz, or in Hz above 96; one is drawn for each sound.";
+        ["--audio-num-channels"] Integer(1, 2), "1", "1 for mono, 2 for stereo.";
     }
     "Program" {
         ["--log-level"] Choice(&["trace", "debug", "info", "notice", "warning", "success", "error", "critical"]), "info", "Verbosity of the log file.";
