@@ -104,6 +104,7 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
             turns: vec![turn],
             ..Conversation::default()
         }],
+        ..Corpus::default()
     };
     let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
     let start = Anchor {

@@ -31,6 +31,9 @@ pub fn render(
     history: &[Option<Reply>],
 ) -> Vec<u8> {
     let this = &conversation.turns[turn];
+    if let Some(payload) = &this.payload {
+        return payload.as_bytes().to_vec();
+    }
     let mut body = Map::new();
     match plan.kind {
         EndpointKind::Chat => {

@@ -175,6 +175,7 @@ fn report(directory: &Path, prefix: Option<&str>, stats: Stats) -> RunReport {
         warmup: Some(summary),
         was_cancelled: false,
         incomplete_reason: None,
+        bad_lines: None,
         client: ClientReport {
             sent: 7,
             ..ClientReport::default()
@@ -233,6 +234,7 @@ fn all_files_are_written_under_their_names() {
             turns: vec![Turn::default(), Turn::default()],
             ..Conversation::default()
         }],
+        ..Corpus::default()
     };
     let bodies = InputBodies {
         corpus: &corpus,
