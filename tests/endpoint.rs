@@ -93,6 +93,7 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
             turns: vec![turn],
             ..Conversation::default()
         }],
+        ..Corpus::default()
     };
     let bodies = Arc::new(Bodies::render_all(&api, &corpus));
     let start = Anchor {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::fixed_schedule::fixed_schedule;
+use super::format::FileFormat;
 use super::lex::Settings;
 use super::plan::{CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, SyntheticPlan};
 use super::prompts::prompts;
@@ -62,18 +63,20 @@ pub(super) fn dataset(
     .unwrap_or(ENTRIES_DEFAULT)
     .min(ENTRIES_MOST);
     let (source, promoted) = source(settings, problems);
+    let is_pool = |source: &DatasetSource| matches!(source, DatasetSource::File(file) if file.format == FileFormat::RandomPool);
     DatasetPlan {
         fixed_schedule: fixed_schedule(settings, &source, promoted, problems),
-        source,
         entries,
         sampling: match settings.choice("--dataset-sampling-strategy") {
             Some("random") => Sampling::Random,
             Some("shuffle") => Sampling::Shuffle,
+            None if is_pool(&source) => Sampling::Shuffle,
             _ => Sampling::Sequential,
         },
         output_tokens: output_tokens(settings, problems),
         system_prompt: system_prompt(settings, problems),
         prompts: prompts(settings, kind, problems),
+        source,
     }
 }
 
@@ -86,7 +89,11 @@ fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool)
             false,
         );
     };
-    for flag in SYNTHETIC_ONLY.iter().filter(|flag| settings.given(flag)) {
+    // What is made up of a pool's entries is checked with the pool.
+    let shaping = SYNTHETIC_ONLY
+        .iter()
+        .filter(|flag| **flag != "--prompt-batch-size");
+    for flag in shaping.filter(|flag| settings.given(flag)) {
         problems.push(format!(
             "{} shapes made-up prompts and cannot be used with --input-file; leave one of them out",
             settings.spelling(flag)

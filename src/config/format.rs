@@ -34,12 +34,25 @@ macro_rules! formats {
 // A new format is a line here, a file in `dataset`, and the line that names it in `dataset/format.rs`.
 #[rustfmt::skip]
 formats! {
-    /// JSON Lines, each line a request.
-    SingleTurn    "single_turn",    trace: false, signs: &[&["text"], &["texts"]];
-    /// JSON Lines, each line a conversation.
-    MultiTurn     "multi_turn",     trace: false, signs: &[&["turns"]];
-    /// JSON Lines, each line a request of a recorded load.
-    MooncakeTrace "mooncake_trace", trace: true,  signs: &[&["input_length"], &["text_input"], &["messages"], &["payload"]];
+    /// Requests; those with the same session are one conversation.
+    SingleTurn    "single_turn",    trace: false, signs: &[&["text", "!prompt"], &["texts"], &["image"], &["images"], &["audio"], &["audios"], &["video"], &["videos"]];
+    /// Conversations.
+    MultiTurn     "multi_turn",     trace: false, signs: &[&["turns", "!forks", "!spawns", "!question_id"]];
+    /// Requests to draw from. A file of them looks like one of `single_turn`; a folder of them is known by that.
+    RandomPool    "random_pool",    trace: false, signs: &[];
+    /// Requests of a recorded load.
+    MooncakeTrace "mooncake_trace", trace: true,  signs: &[&["input_length", "!chat_id"], &["text_input"], &["payload"], &["messages", "timestamp"],
+                                                           &["messages", "delay"], &["messages", "output_length"], &["messages", "session_id"]];
+    /// Whole chat bodies.
+    RawPayload    "raw_payload",    trace: false, signs: &[&["messages", "!question_id", "!timestamp", "!delay", "!output_length", "!session_id"]];
+    /// The bodies of an earlier run.
+    InputsJson    "inputs_json",    trace: false, signs: &[&["data"]];
+    /// Prompts as vllm's and GuideLLM's own files have them.
+    Prompts       "prompts",        trace: false, signs: &[&["prompt"]];
+    /// Talks between people and a model.
+    ShareGpt      "sharegpt",       trace: false, signs: &[&["conversations"]];
+    /// Questions of several turns, with a category.
+    SpeedBench    "speed_bench_*",  trace: false, signs: &[&["question_id", "category"]];
 }
 
 /// Formats of AIPerf that are not read, what shows them, and what to do instead.
@@ -47,9 +60,28 @@ const REFUSED: &[(&str, Sign, &str)] = &[
     (
         "sagemaker_data_capture",
         &["captureData"],
-        "tokenring does not read it yet",
+        "tokenring does not read captures: write each request's body as a line of a raw_payload file, or as payload of a mooncake_trace with its timestamp",
     ),
-    ("inputs_json", &["data"], "tokenring does not read it yet"),
+    (
+        "baseten_trace",
+        &["timestamp_start_unix_ms"],
+        "tokenring does not read Parquet or Arrow: write its rows as a mooncake_trace JSONL file, prompt as text_input and milliseconds as timestamp",
+    ),
+    (
+        "dag_jsonl",
+        &["forks"],
+        "tokenring plays no forks and spawns: write each branch as a multi_turn conversation",
+    ),
+    (
+        "tracelab",
+        &["timing_events"],
+        "tokenring plays no agents' traces: write each request as a line of a mooncake_trace with messages and timestamp",
+    ),
+    (
+        "weka_trace",
+        &["requests"],
+        "tokenring plays no agents' traces: write each request as a line of a mooncake_trace with hash_ids and timestamp",
+    ),
 ];
 
 impl FileFormat {
@@ -94,7 +126,7 @@ pub(super) fn names() -> String {
 pub(super) fn refusal(name: &str) -> String {
     let listed = REFUSED.iter().find(|(refused, ..)| *refused == name);
     match listed {
-        Some((.., sentence)) => format!("{sentence}; use {}", names()),
+        Some((.., sentence)) => (*sentence).to_owned(),
         None => format!(
             "is an AIPerf format that tokenring does not read yet; use {}",
             names()
@@ -115,7 +147,7 @@ pub(super) fn format_of(record: &Map<String, Value>) -> Result<FileFormat, Strin
         })
     };
     if let Some((name, _, sentence)) = REFUSED.iter().find(|(_, sign, _)| shows(sign)) {
-        return Err(format!("looks like {name}: {sentence}; give {}", names()));
+        return Err(format!("looks like {name}: {sentence}"));
     }
     let mut found = FORMATS.iter().filter(|row| row.signs.iter().any(shows));
     match (found.next(), found.next()) {

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::Problems;
-use super::format::{FileFormat, format_of, names, refusal};
+use super::format::{FileFormat, format_of, refusal};
 use super::lex::Settings;
-use crate::file::{Cut, Records, Trouble};
+use crate::file::Trouble;
 
 /// A file of conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,12 @@ pub struct FilePlan {
     pub format: FileFormat,
     /// Tokens that one hash id of a trace stands for, at least 1.
     pub block_tokens: u32,
+    /// Questions of other categories are left out.
+    pub category: Option<String>,
+    /// Texts of a turn that is drawn from a pool, at least 1.
+    pub prompt_batch: usize,
+    /// Bad lines are left out and counted.
+    pub skip_bad_lines: bool,
 }
 
 impl FilePlan {
@@ -29,12 +35,18 @@ impl FilePlan {
             path,
             format,
             block_tokens: BLOCK_TOKENS_DEFAULT,
+            category: None,
+            prompt_batch: 1,
+            skip_bad_lines: false,
         }
     }
 }
 
 const KIND: &str = "--custom-dataset-type";
 const BLOCK: &str = "--prompt-input-tokens-block-size";
+const BATCH: &str = "--prompt-batch-size";
+const SKIP: &str = "--skip-bad-lines";
+const PUBLIC: &str = "--public-dataset";
 const BLOCK_TOKENS_DEFAULT: u32 = 512;
 
 /// Flags that need a file, checked where there is none.
@@ -42,6 +54,12 @@ pub(super) fn check_absent(settings: &Settings, problems: &mut Problems) {
     check_kind(settings, problems);
     if settings.given(KIND) {
         problems.push("--custom-dataset-type needs --input-file, which names the file to read");
+    }
+    if settings.given(SKIP) {
+        problems.push("--skip-bad-lines needs --input-file, whose lines it speaks of");
+    }
+    if settings.given(PUBLIC) {
+        problems.push(NO_HUB_FILE);
     }
     if settings.given(BLOCK) {
         problems.push(format!(
@@ -59,16 +77,28 @@ pub(super) fn file(
     problems: &mut Problems,
 ) -> (FilePlan, bool) {
     check_kind(settings, problems);
+    let public = settings.given(PUBLIC).then_some(FileFormat::ShareGpt);
+    if public.is_some() && settings.given(KIND) {
+        problems.push(
+            "--public-dataset and --custom-dataset-type exclude each other; leave one of them out",
+        );
+    }
     let named = settings.choice(KIND).and_then(FileFormat::named);
-    let (found, timed) = first_record(&path, settings.given(KIND)).unwrap_or_else(|sentence| {
-        problems.push(format!(
-            "--input-file {:?} {sentence}",
-            path.display().to_string()
-        ));
-        (FileFormat::SingleTurn, false)
-    });
+    let named = named.or(public);
+    let (found, timed) = first_record(&path, settings.given(KIND) || public.is_some())
+        .unwrap_or_else(|sentence| {
+            problems.push(format!(
+                "--input-file {:?} {sentence}",
+                path.display().to_string()
+            ));
+            (FileFormat::SingleTurn, false)
+        });
     let promoted = timed && named.is_some_and(FileFormat::is_trace);
     let mut file = FilePlan::new(path, named.unwrap_or(found));
+    file.category = settings.choice(KIND).and_then(category);
+    file.prompt_batch = settings.size(BATCH).unwrap_or(1).max(1);
+    file.skip_bad_lines = settings.given(SKIP);
+    check_pool(settings, &file, problems);
     if let Some(tokens) = settings.integer(BLOCK) {
         file.block_tokens = tokens.try_into().unwrap_or(u32::MAX);
     }
@@ -78,45 +108,70 @@ pub(super) fn file(
 fn check_kind(settings: &Settings, problems: &mut Problems) {
     let kind = settings.choice(KIND);
     if let Some(other) = kind.filter(|kind| FileFormat::named(kind).is_none()) {
-        problems.push(format!("{KIND} {other} {}", refusal(other)));
+        problems.push(format!("{KIND} {other}: {}", refusal(other)));
+    }
+}
+
+/// The category at the end of a name such as `speed_bench_math` or `speed_bench_throughput_1k_low_entropy`; a whole split has none.
+fn category(name: &str) -> Option<String> {
+    let suffix = name.strip_prefix("speed_bench_")?;
+    let category = match suffix.strip_prefix("throughput_") {
+        Some(split) => split.split_once('_').map_or("", |(_, category)| category),
+        None if suffix == "qualitative" => "",
+        None => suffix,
+    };
+    (!category.is_empty()).then(|| category.to_owned())
+}
+
+/// Texts are drawn in batches only from one file of a pool.
+fn check_pool(settings: &Settings, file: &FilePlan, problems: &mut Problems) {
+    if settings.given(BATCH) && (file.format != FileFormat::RandomPool || file.path.is_dir()) {
+        problems.push(format!(
+            "{} with --input-file draws texts from a random_pool in one file; leave it out for anything else",
+            settings.spelling(BATCH)
+        ));
     }
 }
 
 /// The format that the first record of a file shows, and whether it has a timestamp. `named`: the format is known already, and a file
 /// that shows none is not wrong.
 fn first_record(path: &Path, named: bool) -> Result<(FileFormat, bool), String> {
-    let unread = |e: std::io::Error| format!("cannot be read: {e}");
+    let unread = |error: std::io::Error| format!("cannot be read: {error}");
     let metadata = fs::metadata(path).map_err(unread)?;
-    if metadata.is_dir() {
-        return Err(format!(
-            "is a folder, which tokenring does not read yet; give a file: {}",
-            names()
-        ));
-    }
-    if !metadata.is_file() {
+    if !metadata.is_file() && !metadata.is_dir() {
         // A pipe can be read only once, and that is the dataset's to do.
         return Ok((FileFormat::SingleTurn, false));
     }
-    let first = match Records::open(path, Cut::Json).map(|mut records| records.next()) {
-        Ok(Some(Ok(record))) => record,
-        Err(Trouble::Unreadable(error)) | Ok(Some(Err(Trouble::Unreadable(error)))) => {
-            return Err(unread(error));
-        }
+    let files = crate::file::files(path).map_err(unread)?;
+    let Some(file) = files.first() else {
+        return Err("is a folder without files".to_owned());
+    };
+    let first = match crate::file::first(file) {
+        Ok(Some(record)) => record,
+        Err(Trouble::Unreadable(error)) => return Err(unread(error)),
         // What is wrong is told with its line when the file is read.
         _ if named => return Ok((FileFormat::SingleTurn, false)),
         Ok(None) => {
             return Err("is empty; give a JSONL file with one JSON object in each line".to_owned());
         }
-        Ok(Some(Err(Trouble::Record { .. }))) => return Err(NO_OBJECT.to_owned()),
-        Err(trouble) | Ok(Some(Err(trouble))) => return Err(trouble.to_string()),
+        Err(Trouble::Broken { line, reason } | Trouble::Record { line, reason }) => {
+            return Err(format!(
+                "cannot be told to be of any format: line {line}: {reason}; say which it has with --custom-dataset-type"
+            ));
+        }
     };
-    let timed = first.fields.contains_key("timestamp");
-    match format_of(&first.fields) {
+    let timed = first.get("timestamp").is_some_and(|value| !value.is_null());
+    let found = match format_of(&first) {
+        // A folder of requests is a pool.
+        Ok(FileFormat::SingleTurn) if metadata.is_dir() => Ok(FileFormat::RandomPool),
+        found => found,
+    };
+    match found {
         Ok(format) => Ok((format, timed)),
         Err(_) if named => Ok((FileFormat::SingleTurn, timed)),
         Err(sentence) => Err(sentence),
     }
 }
 
-const NO_OBJECT: &str = "does not begin with a JSON object in one line; give a single_turn JSONL file, or say which format it has with \
-                         --custom-dataset-type";
+const NO_HUB_FILE: &str = "--public-dataset sharegpt needs --input-file with the file ShareGPT_V3_unfiltered_cleaned_split.json of the hub's dataset \
+                           anon8231489123/ShareGPT_Vicuna_unfiltered";

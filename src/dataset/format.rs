@@ -4,17 +4,28 @@
 
 use std::path::Path;
 
+use super::inputs_json::InputsJson;
 use super::lines::{self, Entry, Reading};
 use super::mooncake::Mooncake;
 use super::multi_turn::MultiTurn;
+use super::prompts::Prompts;
+use super::random_pool::RandomPool;
+use super::raw_payload::RawPayload;
+use super::sharegpt::ShareGpt;
 use super::single_turn::SingleTurn;
+use super::speed_bench::SpeedBench;
 use super::{Conversation, Corpus, DatasetError};
 use crate::config::{FileFormat, FilePlan, Plan};
-use crate::file::{Cut, Record, Records, Trouble};
+use crate::file::{self, Cut, Record, Records, Trouble};
 use crate::tokenizer::Tokenizer;
 
 /// A format of dataset files: what it makes of one record after the other.
 pub(super) trait Format {
+    /// How its files are cut into records.
+    fn cut(&self) -> Cut {
+        Cut::Json
+    }
+
     /// What may stand in a record, for the note on fields that are not used.
     fn known(&self) -> &'static str;
 
@@ -36,16 +47,10 @@ pub(super) trait Format {
 /// What a format may need beside the records.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
+    pub(super) plan: &'a Plan,
     pub(super) file: &'a FilePlan,
     pub(super) tokenizer: &'a dyn Tokenizer,
     pub(super) seed: u64,
-}
-
-/// How a file of this format is cut into records.
-pub(super) fn cut(format: FileFormat) -> Cut {
-    match format {
-        FileFormat::SingleTurn | FileFormat::MultiTurn | FileFormat::MooncakeTrace => Cut::Json,
-    }
 }
 
 /// What reads a file's records. One line for each format; its file has the rest.
@@ -53,37 +58,48 @@ pub(super) fn open<'a>(setting: Setting<'a>) -> Result<Box<dyn Format + 'a>, Dat
     Ok(match setting.file.format {
         FileFormat::SingleTurn => Box::new(SingleTurn),
         FileFormat::MultiTurn => Box::new(MultiTurn),
+        FileFormat::RandomPool => Box::new(RandomPool::new(setting)),
         FileFormat::MooncakeTrace => Box::new(Mooncake::new(setting)?),
+        FileFormat::RawPayload => Box::new(RawPayload::new(setting)),
+        FileFormat::InputsJson => Box::new(InputsJson),
+        FileFormat::Prompts => Box::new(Prompts),
+        FileFormat::ShareGpt => Box::new(ShareGpt::new(setting)),
+        FileFormat::SpeedBench => Box::new(SpeedBench::new(setting)),
     })
 }
 
-/// Reads a file whole.
+/// Reads a file, or the files of a folder, whole.
 pub(super) fn read(
     plan: &Plan,
     file: &FilePlan,
     tokenizer: &dyn Tokenizer,
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let records = Records::open(&file.path, cut(file.format));
-    let records = records.map_err(|trouble| broken(trouble, &file.path))?;
     let mut format = open(Setting {
+        plan,
         file,
         tokenizer,
         seed,
     })?;
-    let (mut corpus, mut notes) = parse(records, &file.path, seed, &mut *format)?;
+    let unreadable = |source| broken(Trouble::Unreadable(source), &file.path);
+    let mut reading = Reading::new(file.skip_bad_lines, seed);
+    for path in file::files(&file.path).map_err(unreadable)? {
+        let records = Records::open(&path, format.cut());
+        let records = records.map_err(|trouble| broken(trouble, &path))?;
+        parse(records, &path, &mut reading, &mut *format)?;
+    }
+    let (mut corpus, mut notes) = reading.finish(&file.path, &mut *format)?;
     notes.extend(lines::complete(plan, &file.path, &mut corpus, seed));
     Ok((corpus, notes))
 }
 
-/// Reads all records. `path` is for messages only. Turns have no model yet.
+/// Reads all records of one file. `path` is for messages only. Turns have no model yet.
 pub(super) fn parse(
     records: Records,
     path: &Path,
-    seed: u64,
+    reading: &mut Reading,
     format: &mut dyn Format,
-) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let mut reading = Reading::new(seed);
+) -> Result<(), DatasetError> {
     for record in records {
         let (line, entry) = match record {
             Ok(record) => (record.line, format.entry(record)),
@@ -91,12 +107,12 @@ pub(super) fn parse(
             Err(trouble) => return Err(broken(trouble, path)),
         };
         match entry {
-            Ok(Some(entry)) => reading.add(entry, line),
+            Ok(Some(entry)) => reading.add(entry, path, line),
             Ok(None) => {}
             Err(reason) => reading.refuse(&format!("{}:{line}: {reason}", path.display())),
         }
     }
-    reading.finish(path, format)
+    Ok(())
 }
 
 /// The error of a file that cannot be read to its end.
@@ -106,6 +122,8 @@ fn broken(trouble: Trouble, path: &Path) -> DatasetError {
             path: path.to_owned(),
             source,
         },
-        other => DatasetError::Lines(vec![format!("--input-file {}: {other}", path.display())]),
+        Trouble::Broken { line, reason } | Trouble::Record { line, reason } => DatasetError::Lines(
+            vec![format!("--input-file {}:{line}: {reason}", path.display())],
+        ),
     }
 }

@@ -18,6 +18,9 @@ use crate::config::Plan;
 /// Bad lines told of before the rest is only counted.
 const BAD_LINES_MAX: usize = 20;
 
+/// Bad lines told of when they are left out.
+const SKIPPED_TOLD: usize = 3;
+
 /// Unknown fields told of.
 const UNKNOWN_MAX: usize = 5;
 
@@ -106,23 +109,32 @@ pub(super) struct Reading {
     /// The first messages, and how many there are.
     bad: Vec<String>,
     bad_count: usize,
-    /// Fields that the format does not have, with the first line of each.
-    unknown: BTreeMap<String, u64>,
+    /// Bad lines are left out.
+    skip: bool,
+    /// Fields that the format does not have, with the first place of each.
+    unknown: BTreeMap<String, String>,
 }
 
 impl Reading {
-    pub(super) fn new(seed: u64) -> Reading {
+    /// `skip`: bad lines are counted, and are no error.
+    pub(super) fn new(skip: bool, seed: u64) -> Reading {
         Reading {
+            skip,
             ids: child_seed(seed, "dataset.conversation.id"),
             ..Reading::default()
         }
     }
 
-    pub(super) fn add(&mut self, entry: Entry, number: u64) {
+    /// An entry without turns only tells of unknown fields.
+    pub(super) fn add(&mut self, entry: Entry, path: &Path, line: u64) {
         for name in entry.unknown {
             if self.unknown.len() < UNKNOWN_MAX {
-                self.unknown.entry(name).or_insert(number);
+                let place = || format!("{}:{line}", path.display());
+                self.unknown.entry(name).or_insert_with(place);
             }
+        }
+        if entry.turns.is_empty() {
+            return;
         }
         let known = entry
             .session
@@ -151,7 +163,12 @@ impl Reading {
 
     pub(super) fn refuse(&mut self, message: &str) {
         self.bad_count += 1;
-        if self.bad.len() < BAD_LINES_MAX {
+        let told = if self.skip {
+            SKIPPED_TOLD
+        } else {
+            BAD_LINES_MAX
+        };
+        if self.bad.len() < told {
             self.bad.push(message.to_owned());
         }
     }
@@ -162,14 +179,22 @@ impl Reading {
         format: &mut dyn Format,
     ) -> Result<(Corpus, Vec<String>), DatasetError> {
         let shown = path.display();
-        if self.bad_count > 0 {
+        if self.bad_count > 0 && !self.skip {
             if self.bad_count > self.bad.len() {
                 let more = self.bad_count - self.bad.len();
                 self.bad.push(format!("{shown}: and {more} more bad lines"));
             }
             return Err(DatasetError::Lines(self.bad));
         }
-        let mut notes = format.finish(&mut self.conversations)?;
+        let mut notes = Vec::new();
+        if self.bad_count > 0 {
+            notes.push(format!(
+                "{shown}: {} bad lines are left out; the first: {}",
+                self.bad_count,
+                self.bad.join("; ")
+            ));
+        }
+        notes.extend(format.finish(&mut self.conversations)?);
         if self.conversations.is_empty() {
             return Err(DatasetError::Empty(path.to_owned()));
         }
@@ -178,13 +203,17 @@ impl Reading {
             conversation.turns[0].delay_ms = 0.0;
         }
         let known = format.known();
-        for (name, line) in &self.unknown {
+        for (name, place) in &self.unknown {
             notes.push(format!(
-                "{shown}:{line}: field {name} is not part of this format and is not used; {known}"
+                "{place}: field {name} is not part of this format and is not used; {known}"
             ));
         }
         let conversations = self.conversations;
-        Ok((Corpus { conversations }, notes))
+        let corpus = Corpus {
+            conversations,
+            bad_lines: self.bad_count as u64,
+        };
+        Ok((corpus, notes))
     }
 }
 

@@ -16,16 +16,22 @@ mod code;
 mod fit;
 mod fixed_schedule;
 mod format;
+mod inputs_json;
 mod length;
 mod lines;
 mod media;
 mod mooncake;
 mod multi_turn;
 mod pieces;
+mod prompts;
 mod random;
+mod random_pool;
+mod raw_payload;
 mod sampler;
 mod seed;
+mod sharegpt;
 mod single_turn;
+mod speed_bench;
 mod synthetic;
 mod token_ids;
 
@@ -37,6 +43,8 @@ pub use seed::{child_seed, stream};
 pub struct Corpus {
     /// Unique conversations.
     pub conversations: Vec<Conversation>,
+    /// Lines of the file that were wrong and are left out.
+    pub bad_lines: u64,
 }
 
 /// One conversation.

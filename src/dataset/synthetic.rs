@@ -80,7 +80,11 @@ pub(super) fn build_with_threads(
         conversations.push(conversation);
     }
     let notes = misses.note(tokenizer.name()).into_iter().collect();
-    Ok((Corpus { conversations }, notes))
+    let corpus = Corpus {
+        conversations,
+        ..Corpus::default()
+    };
+    Ok((corpus, notes))
 }
 
 /// Roughly how many tokens the corpus will hold.

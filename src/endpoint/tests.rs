@@ -140,6 +140,7 @@ fn replies_stand_between_the_turns() {
     );
     let corpus = |conversation: &Conversation| crate::dataset::Corpus {
         conversations: vec![conversation.clone()],
+        ..crate::dataset::Corpus::default()
     };
     let bodies = Bodies::render_all(&api(&plan), &corpus(&conversation));
     assert!(bodies.body(0, 0).is_some() && bodies.body(0, 1).is_none());

@@ -4,59 +4,68 @@
 
 use std::io::{BufRead, Read};
 
-use super::Trouble;
-
-/// Longest record: as much as a request body of some ten million tokens, and small enough for any machine.
-pub const RECORD_BYTES_MOST: usize = 64 << 20;
+use super::unpack::trouble;
+use super::{RECORD_BYTES_MOST, Source, Trouble};
 
 /// The lines of a reader.
 pub(super) struct Lines {
-    bytes: Box<dyn BufRead + Send>,
+    bytes: Source,
     line: Vec<u8>,
-    /// Lines that have been read.
+    /// Number of the next line.
     number: u64,
 }
 
 impl Lines {
-    pub(super) fn new(bytes: Box<dyn BufRead + Send>) -> Lines {
+    /// `number` is that of the first line.
+    pub(super) fn new(bytes: Source, number: u64) -> Lines {
         Lines {
             bytes,
             line: Vec::new(),
-            number: 0,
+            number,
         }
     }
 
-    /// The next line and its number, from 1.
+    /// The next line that is not blank, and its number.
     pub(super) fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, Trouble> {
-        self.line.clear();
-        let most = RECORD_BYTES_MOST as u64 + 1;
-        let bytes = &mut self.bytes;
-        if bytes.take(most).read_until(b'\n', &mut self.line)? == 0 {
-            return Ok(None);
-        }
-        self.number += 1;
-        if self.line.len() > RECORD_BYTES_MOST {
-            self.skip_line()?;
-            return Err(Trouble::Record {
-                line: self.number,
-                reason: format!(
-                    "longer than {} MiB; give a shorter record",
-                    RECORD_BYTES_MOST >> 20
-                ),
-            });
-        }
-        Ok(Some((self.number, self.line.trim_ascii())))
-    }
-
-    /// Leaves out what is left of a line.
-    fn skip_line(&mut self) -> std::io::Result<()> {
-        while self.line.last() != Some(&b'\n') {
+        loop {
             self.line.clear();
-            let bytes = &mut self.bytes;
-            if bytes.take(1 << 20).read_until(b'\n', &mut self.line)? == 0 {
-                break;
+            let line = self.number;
+            if self.read(RECORD_BYTES_MOST + 1)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.line.len() > RECORD_BYTES_MOST {
+                while self.line.last() != Some(&b'\n') {
+                    self.line.clear();
+                    if self.read(1 << 20)? == 0 {
+                        break;
+                    }
+                }
+                return Err(Trouble::Record {
+                    line,
+                    reason: too_long(),
+                });
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Some((line, self.line.trim_ascii())));
             }
         }
-        Ok(())
     }
+
+    fn read(&mut self, most: usize) -> Result<usize, Trouble> {
+        let bytes = (&mut self.bytes).take(most as u64);
+        read_line(bytes, &mut self.line).map_err(|error| trouble(error, self.number))
+    }
+}
+
+fn read_line(mut bytes: impl BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
+    bytes.read_until(b'\n', line)
+}
+
+/// What is said of a record over the bound.
+pub(super) fn too_long() -> String {
+    format!(
+        "longer than {} MiB; give shorter records",
+        RECORD_BYTES_MOST >> 20
+    )
 }

@@ -57,6 +57,8 @@ pub struct RunReport {
     pub was_cancelled: bool,
     /// Why it is not complete.
     pub incomplete_reason: Option<String>,
+    /// Bad lines of the dataset file that were left out; `None` unless that was asked for.
+    pub bad_lines: Option<u64>,
     /// The client's own doing.
     pub client: ClientReport,
 }

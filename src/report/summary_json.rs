@@ -76,6 +76,9 @@ pub(super) fn render_summary(
             "cli_command": report.plan.cli_command,
         }),
     );
+    if let Some(count) = report.bad_lines {
+        put("dataset", json!({ "bad_lines": count }));
+    }
     put("was_cancelled", json!(was_cancelled));
     put(
         "is_complete",

@@ -177,6 +177,7 @@ fn report(directory: &Path, prefix: Option<&str>, stats: Stats) -> RunReport {
         warmup: Some(summary),
         was_cancelled: false,
         incomplete_reason: None,
+        bad_lines: None,
         client: ClientReport {
             sent: 7,
             ..ClientReport::default()
@@ -235,6 +236,7 @@ fn all_files_are_written_under_their_names() {
             turns: vec![Turn::default(), Turn::default()],
             ..Conversation::default()
         }],
+        ..Corpus::default()
     };
     let bodies = InputBodies {
         corpus: &corpus,

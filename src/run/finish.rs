@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::config::{LogLevel, PhaseKind, Plan};
+use crate::config::{DatasetSource, LogLevel, PhaseKind, Plan};
 use crate::metric::health::Level;
 use crate::metric::{Accumulator, Summary};
 use crate::report::{self, InputBodies, Log, PhaseReport, RunReport};
@@ -108,8 +108,18 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         slices: run.recorded.slices.clone(),
         was_cancelled: partial,
         incomplete_reason: reason,
+        bad_lines: skipped(prepared),
         client,
     }
+}
+
+/// Bad lines left out of the dataset, where that was asked for.
+fn skipped(prepared: &Prepared) -> Option<u64> {
+    let material = &prepared.material;
+    let DatasetSource::File(file) = &material.plan.dataset.source else {
+        return None;
+    };
+    file.skip_bad_lines.then_some(material.corpus.bad_lines)
 }
 
 /// `--require-trusted` was given, and the client is not.

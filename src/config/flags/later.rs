@@ -21,7 +21,6 @@ pub const LATER: &[Flag] = refused_table! {
         ["--request-content-type"] Text;
     }
     Later "downloadable datasets are planned; give a file of your own with --input-file" {
-        ["--public-dataset"] Text;
         ["--hf-subset"] Text;
     }
     Later "traces are planned; single_turn files and synthetic prompts work" {

@@ -31,7 +31,7 @@ const ENDPOINT_TYPES: &[&str] = &[
     "template",
 ];
 
-/// File formats that AIPerf reads; `single_turn` works.
+/// File formats by name: AIPerf's, and `prompts` and `sharegpt` of our own.
 const DATASET_TYPES: &[&str] = &[
     "burst_gpt_trace",
     "bailian_trace",
@@ -44,6 +44,8 @@ const DATASET_TYPES: &[&str] = &[
     "multi_turn",
     "random_pool",
     "single_turn",
+    "prompts",
+    "sharegpt",
     "tracelab",
     "weka_trace",
     "speed_bench_qualitative",
@@ -106,8 +108,10 @@ pub const WORKING: &[Flag] = working_table! {
     "Input" {
         ["--extra-inputs"] Pairs, "", "Extra top-level body fields, as name:value or a JSON object; they win over built-in ones.";
         ["--header", "-H"] Pairs, "", "Extra request headers, as Name:Value or a JSON object.";
-        ["--input-file"] Path, "", "Dataset file.";
-        ["--custom-dataset-type"] Choice(DATASET_TYPES), "from the first line", "Format of the dataset file: single-turn, multi-turn or mooncake-trace.";
+        ["--input-file"] Path, "", "Dataset file, plain or packed with gzip or zstd; for some formats a folder.";
+        ["--custom-dataset-type"] Choice(DATASET_TYPES), "from the first line", "Format of the dataset file: single-turn, multi-turn, random-pool, mooncake-trace, raw-payload, inputs-json, prompts, sharegpt or a speed-bench name.";
+        ["--public-dataset"] Choice(&["sharegpt"]), "", "A well-known dataset, read from --input-file.";
+        ["--skip-bad-lines"] Switch, "", "Leave bad lines of the dataset file out and count them, rather than refuse the file.";
         ["--dataset-sampling-strategy"] Choice(&["random", "sequential", "shuffle"]), "sequential", "Order in which conversations are drawn.";
         ["--random-seed"] Integer(0, u64::MAX), "from the system", "Root of everything random; the same seed gives the same run.";
         ["--fixed-schedule"] Switch, "on for a trace", "Send at the dataset's own timestamps; on by itself for a file that is named a trace and begins with one.";

@@ -35,6 +35,7 @@ fn made(plan: &MediaPlan, turns: usize, seed: u64, threads: usize) -> Vec<Media>
     };
     let mut corpus = Corpus {
         conversations: std::iter::repeat_with(conversation).take(turns).collect(),
+        ..Corpus::default()
     };
     add_with_threads(plan, &mut corpus, seed, threads).unwrap();
     let turns = corpus.conversations.into_iter().flat_map(|c| c.turns);
@@ -269,6 +270,7 @@ fn a_file_that_is_no_picture_is_named() {
             turns: vec![Turn::default(), Turn::default()],
             ..Conversation::default()
         }],
+        ..Corpus::default()
     };
     let error = add(&plan, &mut corpus, 7).unwrap_err().to_string();
     assert!(

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use std::path::Path;
 
 use super::super::format::parse;
+use super::super::lines::Reading;
 use super::super::{Corpus, DatasetError};
 use super::*;
 use crate::file::{Cut, Records};
@@ -16,7 +17,9 @@ fn parsed(lines: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
 fn parsed_bytes(bytes: &[u8]) -> Result<(Corpus, Vec<String>), DatasetError> {
     let bytes = Box::new(std::io::Cursor::new(bytes.to_vec()));
     let records = Records::of(bytes, Cut::Json);
-    parse(records, Path::new("in.jsonl"), 1, &mut SingleTurn)
+    let (path, mut reading) = (Path::new("in.jsonl"), Reading::new(false, 1));
+    parse(records, path, &mut reading, &mut SingleTurn)?;
+    reading.finish(path, &mut SingleTurn)
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn all_bad_lines_are_reported_up_to_a_bound() {
         parsed_bytes(b"\xff\n")
             .unwrap_err()
             .to_string()
-            .contains("in.jsonl:1: not JSON")
+            .contains("in.jsonl:1: not UTF-8")
     );
 }
 
