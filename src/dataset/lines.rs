@@ -114,6 +114,10 @@ pub(super) fn parse(
             continue;
         }
         match object(line).and_then(&mut entry) {
+            Ok(entry) if reading.differs(&entry) => reading.refuse(&format!(
+                "{}:{number}: field session_id: an earlier line of this session builds its history in another way; give both the same context_mode",
+                path.display()
+            )),
             Ok(entry) => reading.add(entry, number),
             Err(reason) => reading.refuse(&format!("{}:{number}: {reason}", path.display())),
         }
@@ -175,6 +179,13 @@ struct Reading {
 }
 
 impl Reading {
+    /// The session of `entry` was begun in another mode.
+    fn differs(&self, entry: &Entry) -> bool {
+        let session = entry.session.as_ref();
+        let begun = session.and_then(|session| self.sessions.get(session));
+        begun.is_some_and(|&index| self.conversations[index].context != entry.context)
+    }
+
     fn add(&mut self, entry: Entry, number: u64) {
         for name in entry.unknown {
             if self.unknown.len() < UNKNOWN_MAX {

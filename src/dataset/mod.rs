@@ -20,6 +20,7 @@ mod lines;
 mod mooncake;
 mod multi_turn;
 mod pieces;
+mod recorded;
 mod sampler;
 mod seed;
 mod single_turn;
@@ -73,6 +74,8 @@ pub struct Turn {
     pub media: Vec<Media>,
     /// Messages as the dataset has them, in place of texts and media.
     pub messages: Vec<Value>,
+    /// Replies of the conversation's record that come before this turn, as assistant messages; they stand in front of its own messages.
+    pub recorded: Vec<Value>,
     /// Tools that the body offers, as the dataset has them.
     pub tools: Option<Value>,
     /// The whole request body as the dataset has it; it is sent as it is, and nothing else of the turn is.
@@ -175,7 +178,9 @@ pub fn build(
     let (mut corpus, notes) = match source {
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
         DatasetSource::SingleTurn { path } => lines::read(plan, path, seed, single_turn::parse),
-        DatasetSource::MultiTurn { path } => lines::read(plan, path, seed, multi_turn::parse),
+        DatasetSource::MultiTurn { path } => {
+            lines::read(plan, path, seed, multi_turn::parser(plan.endpoint.kind))
+        }
         DatasetSource::MooncakeTrace { path, block_tokens } => {
             mooncake::read(plan, path, *block_tokens, tokenizer, seed)
         }

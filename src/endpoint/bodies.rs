@@ -8,8 +8,8 @@ use super::render;
 use crate::config::EndpointPlan;
 use crate::dataset::{ContextMode, Conversation, Corpus};
 
-/// Bodies by conversation and turn. First turns, and every turn of a self-contained conversation, are there; a later turn that
-/// waits for live replies is not.
+/// Bodies by conversation and turn. First turns, and every turn of a conversation that needs no live replies, are there; a later turn
+/// that waits for live replies is not.
 #[derive(Clone, Debug, Default)]
 pub struct Bodies {
     bodies: Vec<Vec<Option<Arc<[u8]>>>>,
@@ -44,7 +44,7 @@ impl Bodies {
 }
 
 fn render_known(plan: &EndpointPlan, conversation: &Conversation) -> Vec<Option<Arc<[u8]>>> {
-    let known = |turn| turn == 0 || conversation.context == ContextMode::SelfContained;
+    let known = |turn| turn == 0 || conversation.context != ContextMode::LiveReplies;
     (0..conversation.turns.len())
         .map(|turn| known(turn).then(|| Arc::from(render(plan, conversation, turn, &[]))))
         .collect()

@@ -6,8 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use super::Reply;
+use super::history::{self, Part};
 use crate::config::{EndpointKind, EndpointPlan};
-use crate::dataset::{ContextMode, Conversation, Turn};
+use crate::dataset::{Conversation, Turn};
 
 /// The path that is added to a base URL when `--endpoint` gives none.
 #[must_use]
@@ -19,7 +20,7 @@ pub fn default_path(kind: EndpointKind) -> &'static str {
 }
 
 /// Body of one turn. `history` holds what each earlier turn was answered with; `None`, or a missing entry, is a turn that failed
-/// and leaves no message. It matters only to [`ContextMode::LiveReplies`].
+/// and leaves no message. It matters only to [`ContextMode::LiveReplies`](crate::dataset::ContextMode::LiveReplies).
 ///
 /// Fields of `--extra-inputs` replace built-in ones of the same name in place, and the turn's own extras replace both. Panics
 /// when `turn` is not a turn of `conversation`.
@@ -43,6 +44,9 @@ pub fn render(
     }
     body.insert("model".to_owned(), Value::from(this.model.as_str()));
     body.insert("stream".to_owned(), Value::Bool(plan.streaming));
+    if let (EndpointKind::Chat, Some(tools)) = (plan.kind, history::tools(conversation, turn)) {
+        body.insert("tools".to_owned(), tools.clone());
+    }
     if let Some(limit) = this.max_tokens {
         body.insert(limit_name(plan).to_owned(), Value::from(limit));
     }
@@ -78,22 +82,15 @@ fn ask_for_usage(plan: &EndpointPlan, body: &mut Map<String, Value>) {
     }
 }
 
-fn messages(conversation: &Conversation, turn: usize, history: &[Option<Reply>]) -> Vec<Value> {
-    let mut messages = Vec::new();
-    if let Some(system) = &conversation.system {
-        messages.push(json!({"role": "system", "content": system}));
-    }
-    if let Some(context) = &conversation.user_context {
-        messages.push(json!({"role": "user", "content": context}));
-    }
-    if conversation.context == ContextMode::LiveReplies {
-        for (index, earlier) in conversation.turns[..turn].iter().enumerate() {
-            messages.push(message(earlier));
-            let reply = history.get(index).and_then(Option::as_ref);
-            messages.extend(reply.and_then(Reply::message));
-        }
-    }
-    messages.push(message(&conversation.turns[turn]));
+fn messages(conversation: &Conversation, turn: usize, replies: &[Option<Reply>]) -> Vec<Value> {
+    let parts = history::parts(conversation, turn, replies).into_iter();
+    let own = parts.filter_map(|part| match part {
+        Part::Given(message) => Some(message.clone()),
+        Part::Turn(turn) => Some(message(turn)),
+        Part::Said(reply) => reply.message(),
+    });
+    let mut messages = own.collect();
+    history::lead(&mut messages, conversation);
     messages
 }
 

@@ -7,6 +7,7 @@ mod bodies;
 mod body;
 mod content;
 mod headers;
+mod history;
 mod input;
 mod parse;
 mod reply;

@@ -9,7 +9,7 @@ use crate::clock::Nanos;
 use crate::config::{ConnectionReuse, EndpointKind, EndpointPlan};
 use crate::dataset::{ContextMode, Conversation, Turn};
 
-fn plan(kind: EndpointKind) -> EndpointPlan {
+pub(super) fn plan(kind: EndpointKind) -> EndpointPlan {
     EndpointPlan {
         kind,
         streaming: true,
