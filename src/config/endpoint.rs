@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::affinity;
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{ConnectionReuse, EndpointKind, EndpointPlan, WaitForModel, WaitMode};
@@ -36,6 +37,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
         api_key: api_key(settings, problems),
         headers: headers(settings, problems),
         session_header: session_header(settings, problems),
+        affinity_headers: affinity::headers(|name| std::env::var(name).ok(), problems),
         extra_inputs: settings
             .pairs("--extra-inputs")
             .cloned()

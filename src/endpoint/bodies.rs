@@ -1,10 +1,12 @@
 //! Bodies that are known before the run.
 //!
-//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply. Never: renders while load is sent.
+//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply; the others by joining what is known of them with
+//! the replies. Never: renders a turn while load is sent, unless its dialect's bodies do not come apart.
 
 use std::sync::Arc;
 
-use super::render;
+use super::live::{Frames, Slot};
+use super::{History, Reply, render};
 use crate::config::EndpointPlan;
 use crate::dataset::{ContextMode, Conversation, Corpus};
 
@@ -12,7 +14,17 @@ use crate::dataset::{ContextMode, Conversation, Corpus};
 /// that waits for live replies is not.
 #[derive(Clone, Debug, Default)]
 pub struct Bodies {
-    bodies: Vec<Vec<Option<Arc<[u8]>>>>,
+    bodies: Vec<Known>,
+    /// How replies are put in; `None` where bodies with live replies are rendered whole.
+    slot: Option<Slot>,
+}
+
+/// What is known of one conversation.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    turns: Vec<Option<Arc<[u8]>>>,
+    /// Of turns that wait for live replies.
+    frames: Option<Frames>,
 }
 
 impl Bodies {
@@ -21,7 +33,7 @@ impl Bodies {
     pub fn render_all(plan: &EndpointPlan, corpus: &Corpus) -> Bodies {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = corpus.conversations.len().div_ceil(threads).max(1);
-        let mut bodies = vec![Vec::new(); corpus.conversations.len()];
+        let mut bodies = vec![Known::default(); corpus.conversations.len()];
         std::thread::scope(|scope| {
             let shares = corpus.conversations.chunks(share);
             for (conversations, places) in shares.zip(bodies.chunks_mut(share)) {
@@ -32,20 +44,61 @@ impl Bodies {
                 });
             }
         });
-        Bodies { bodies }
+        let live = bodies.iter().any(|known| known.frames.is_some());
+        let slot = live.then(|| Slot::new(plan)).flatten();
+        Bodies { bodies, slot }
     }
 
     /// The body of a turn; `None` when it depends on live replies, or there is no such turn.
     #[must_use]
     pub fn body(&self, conversation: u32, turn: u32) -> Option<&Arc<[u8]>> {
-        let turns = self.bodies.get(conversation as usize)?;
-        turns.get(turn as usize)?.as_ref()
+        let known = self.bodies.get(conversation as usize)?;
+        known.turns.get(turn as usize)?.as_ref()
+    }
+
+    /// Takes along that `turn` of conversation number `conversation` was answered with `reply`, or failed. Turns come in order.
+    pub fn remember(
+        &self,
+        plan: &EndpointPlan,
+        conversation: u32,
+        turn: u32,
+        reply: Option<Reply>,
+        history: &mut History,
+    ) {
+        match self.frames(conversation) {
+            Some((frames, slot)) => frames.remember(plan, slot, turn as usize, reply, history),
+            None => history.push(reply),
+        }
+    }
+
+    /// The body of `turn`, the second or a later one of conversation number `number`, behind `history`.
+    #[must_use]
+    pub fn live(
+        &self,
+        plan: &EndpointPlan,
+        (number, conversation): (u32, &Conversation),
+        turn: u32,
+        history: &History,
+    ) -> Arc<[u8]> {
+        match self.frames(number) {
+            Some((frames, _)) => frames.body(turn as usize, history),
+            None => render(plan, conversation, turn as usize, history.replies()).into(),
+        }
+    }
+
+    fn frames(&self, conversation: u32) -> Option<(&Frames, &Slot)> {
+        let frames = self.bodies.get(conversation as usize)?.frames.as_ref();
+        frames.zip(self.slot.as_ref())
     }
 }
 
-fn render_known(plan: &EndpointPlan, conversation: &Conversation) -> Vec<Option<Arc<[u8]>>> {
-    let known = |turn| turn == 0 || conversation.context != ContextMode::LiveReplies;
-    (0..conversation.turns.len())
-        .map(|turn| known(turn).then(|| Arc::from(render(plan, conversation, turn, &[]))))
-        .collect()
+fn render_known(plan: &EndpointPlan, conversation: &Conversation) -> Known {
+    let live = conversation.context == ContextMode::LiveReplies;
+    let known = |turn| turn == 0 || !live;
+    let turns = (0..conversation.turns.len())
+        .map(|turn| known(turn).then(|| Arc::from(render(plan, conversation, turn, &[]))));
+    Known {
+        turns: turns.collect(),
+        frames: live.then(|| Frames::new(plan, conversation)).flatten(),
+    }
 }

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::parse::{arguments, first_choice, json, message_of};
-use super::{Parsed, parse};
+use super::{Chunks, Parsed};
 use crate::config::EndpointKind;
 
 /// What a finished turn said.
@@ -62,9 +62,10 @@ impl Reply {
 }
 
 /// Puts a reply together, one object at a time.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ReplyBuilder {
     kind: EndpointKind,
+    chunks: Chunks,
     reply: Reply,
     failed: bool,
 }
@@ -75,6 +76,7 @@ impl ReplyBuilder {
     pub fn new(kind: EndpointKind) -> Self {
         ReplyBuilder {
             kind,
+            chunks: Chunks::new(kind),
             reply: Reply::default(),
             failed: false,
         }
@@ -82,7 +84,7 @@ impl ReplyBuilder {
 
     /// Adds one reply object.
     pub fn push(&mut self, data: &[u8]) {
-        let Parsed::Piece(piece) = parse(self.kind, data) else {
+        let Parsed::Piece(piece) = self.chunks.parse(data) else {
             // A first fragment may carry no more than an id.
             self.push_tool_calls(data);
             return;

@@ -21,6 +21,7 @@ pub(super) fn plan(kind: EndpointKind) -> EndpointPlan {
         api_key: None,
         headers: Vec::new(),
         session_header: None,
+        affinity_headers: vec!["X-Session-Affinity"],
         extra_inputs: Map::new(),
         use_legacy_max_tokens: false,
         use_server_token_count: false,
@@ -144,7 +145,7 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
     let mut out = Vec::new();
     let two = "67e55044-10b1-426f-9247-bb680e5fe0c8";
     let session = uuid::Uuid::parse_str(two).unwrap();
-    template.write(&mut out, 1, session.as_u128());
+    template.write(&mut out, 1, session.as_u128(), &[]);
     let one = "00000000-0000-0000-0000-000000000001";
     assert_eq!(
         String::from_utf8(out).unwrap(),
@@ -156,7 +157,7 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
     );
     // A user's session is called by his number.
     let mut out = Vec::new();
-    template.write(&mut out, 1, 17);
+    template.write(&mut out, 1, 17, &[]);
     let lines = String::from_utf8(out).unwrap();
     assert!(lines.contains("X-Sess: 17\r\n") && lines.contains("X-Session-Affinity: 17\r\n"));
     assert_eq!(template.host_override(), Some("h"));

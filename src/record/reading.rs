@@ -7,9 +7,7 @@ use std::borrow::Cow;
 use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
 use crate::config::EndpointKind;
-use crate::endpoint::{
-    Chunks, Parsed, PeerError, Piece, PieceKind, Reply, ReplyBuilder, Usage, parse,
-};
+use crate::endpoint::{Chunks, Parsed, PeerError, Piece, PieceKind, Usage, parse};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
@@ -75,31 +73,9 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Readi
     reading
 }
 
-/// What a finished turn said, for the history of the next one. `None` when it failed or said nothing.
-#[must_use]
-pub fn reply_of(kind: EndpointKind, exchange: &Exchange) -> Option<Reply> {
-    let whole = exchange.outcome == Outcome::Success;
-    if !whole || !exchange.head.is_some_and(|head| head.is_success()) {
-        return None;
-    }
-    let mut builder = ReplyBuilder::new(kind);
-    if let Some(marks) = marks(exchange) {
-        for mark in marks.iter() {
-            let fields = fields(event_bytes(exchange, mark));
-            if is_error(&fields) {
-                return None;
-            }
-            builder.push(payload(&fields));
-        }
-    } else {
-        builder.push(&exchange.body);
-    }
-    builder.finish()
-}
-
 /// Events of the body, `None` when it is no stream. The worker marked those of a reply that says it is one; a body that turns out
 /// to be a stream in spite of its content type is scanned here.
-fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
+pub(super) fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
     if !exchange.events.is_empty() {
         return Some(Cow::Borrowed(&exchange.events));
     }
@@ -142,17 +118,17 @@ fn looks_like_stream(body: &[u8]) -> bool {
 }
 
 /// The data without surrounding white space, empty when there is none.
-fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
+pub(super) fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
     fields.data.as_deref().unwrap_or_default().trim_ascii()
 }
 
 /// The event says that the request failed.
-fn is_error(fields: &SseFields<'_>) -> bool {
+pub(super) fn is_error(fields: &SseFields<'_>) -> bool {
     let name = fields.event.unwrap_or_default().trim_ascii();
     name.eq_ignore_ascii_case(b"error")
 }
 
-fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
+pub(super) fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
     let place = usize::try_from(mark.begin)
         .ok()
         .zip(usize::try_from(mark.end).ok());
