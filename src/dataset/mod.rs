@@ -179,7 +179,10 @@ pub fn build(
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
         DatasetSource::SingleTurn { path } => lines::read(plan, path, seed, single_turn::parse),
         DatasetSource::MultiTurn { path } => {
-            lines::read(plan, path, seed, multi_turn::parser(plan.endpoint.kind))
+            let kind = plan.endpoint.kind;
+            lines::read(plan, path, seed, |bytes, path, seed| {
+                multi_turn::parse(kind, bytes, path, seed)
+            })
         }
         DatasetSource::MooncakeTrace { path, block_tokens } => {
             mooncake::read(plan, path, *block_tokens, tokenizer, seed)

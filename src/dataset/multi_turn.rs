@@ -19,14 +19,17 @@ const KNOWN: &str = "known are session_id, turns and context_mode, and in a turn
 const OF_REQUESTS: [&str; 4] = ["timestamp", "delay", "output_length", "extra"];
 
 /// Reads lines for an endpoint of this kind. Turns have no model yet.
-pub(super) fn parser(
+pub(super) fn parse(
     kind: EndpointKind,
-) -> impl FnOnce(&[u8], &Path, u64) -> Result<(Corpus, Vec<String>), DatasetError> {
-    move |bytes, path, seed| {
-        lines::parse(bytes, path, seed, KNOWN, |fields| {
-            entry(fields, has_system_slot(kind))
-        })
-    }
+    bytes: &[u8],
+    path: &Path,
+    seed: u64,
+) -> Result<(Corpus, Vec<String>), DatasetError> {
+    let system_slot = has_system_slot(kind);
+    let entry = |fields| entry(fields, system_slot);
+    let (corpus, mut notes) = lines::parse(bytes, path, seed, KNOWN, entry)?;
+    notes.extend(recorded::note(&corpus, path));
+    Ok((corpus, notes))
 }
 
 /// A body of this kind has a place for a system message.

@@ -3,10 +3,12 @@
 //! In: a conversation's turns, and what its line says of itself. Out: a mode; turns of which each is a request. Never: a request for a reply of
 //! the record, unless the line asks for live replies.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use super::lines::text_field;
-use super::{ContextMode, Turn};
+use super::{ContextMode, Corpus, Turn};
 
 /// AIPerf's names of the modes.
 const MODES: [(&str, ContextMode); 3] = [
@@ -40,6 +42,22 @@ pub(super) fn implied(turns: &[Turn]) -> ContextMode {
     } else {
         ContextMode::LiveReplies
     }
+}
+
+/// What the user should know of a corpus with recorded replies.
+pub(super) fn note(corpus: &Corpus, path: &Path) -> Option<String> {
+    let all = &corpus.conversations;
+    let recorded = all
+        .iter()
+        .filter(|one| one.context == ContextMode::RecordedReplies);
+    let count = recorded.count();
+    (count > 0).then(|| {
+        format!(
+            "{}: {count} of {} conversations carry recorded replies; these stand in the history, and what the server says does not",
+            path.display(),
+            all.len()
+        )
+    })
 }
 
 /// Moves each reply of the record in front of the turn that follows it. One behind the last turn answers what nobody goes on from, and is
