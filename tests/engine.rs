@@ -15,6 +15,8 @@ mod check;
 #[path = "engine/handover.rs"]
 mod handover;
 
+#[path = "engine/listening.rs"]
+mod listening;
 #[path = "engine/secure.rs"]
 mod secure;
 

@@ -97,3 +97,6 @@ pub(super) fn fold(turns: Vec<Turn>) -> Result<Vec<Turn>, String> {
     }
     Ok(kept)
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,18 +34,19 @@ impl Bodies {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = corpus.conversations.len().div_ceil(threads).max(1);
         let mut bodies = vec![Known::default(); corpus.conversations.len()];
+        let slot = corpus.conversations.iter().any(is_live);
+        let slot = slot.then(|| Slot::new(plan)).flatten();
+        let slot_of = slot.as_ref();
         std::thread::scope(|scope| {
             let shares = corpus.conversations.chunks(share);
             for (conversations, places) in shares.zip(bodies.chunks_mut(share)) {
                 scope.spawn(move || {
                     for (conversation, place) in conversations.iter().zip(places) {
-                        *place = render_known(plan, conversation);
+                        *place = render_known(plan, slot_of, conversation);
                     }
                 });
             }
         });
-        let live = bodies.iter().any(|known| known.frames.is_some());
-        let slot = live.then(|| Slot::new(plan)).flatten();
         Bodies { bodies, slot }
     }
 
@@ -92,13 +93,19 @@ impl Bodies {
     }
 }
 
-fn render_known(plan: &EndpointPlan, conversation: &Conversation) -> Known {
+/// Some turns wait for live replies.
+fn is_live(conversation: &Conversation) -> bool {
+    conversation.context == ContextMode::LiveReplies && conversation.turns.len() > 1
+}
+
+fn render_known(plan: &EndpointPlan, slot: Option<&Slot>, conversation: &Conversation) -> Known {
     let live = conversation.context == ContextMode::LiveReplies;
     let known = |turn| turn == 0 || !live;
     let turns = (0..conversation.turns.len())
         .map(|turn| known(turn).then(|| Arc::from(render(plan, conversation, turn, &[]))));
+    let slot = slot.filter(|_| is_live(conversation));
     Known {
         turns: turns.collect(),
-        frames: live.then(|| Frames::new(plan, conversation)).flatten(),
+        frames: slot.and_then(|slot| Frames::new(plan, slot, conversation)),
     }
 }

@@ -54,7 +54,11 @@ struct Frame {
 
 impl Frames {
     /// `None` where the bodies do not come apart.
-    pub(super) fn new(plan: &EndpointPlan, conversation: &Conversation) -> Option<Frames> {
+    pub(super) fn new(
+        plan: &EndpointPlan,
+        slot: &Slot,
+        conversation: &Conversation,
+    ) -> Option<Frames> {
         let mut opening: Option<Box<[u8]>> = None;
         let mut later = Vec::new();
         for (number, turn) in conversation.turns.iter().enumerate().skip(1) {
@@ -83,7 +87,26 @@ impl Frames {
             later.push(Frame { own, closing });
         }
         let opening = opening?;
-        Some(Frames { opening, later })
+        let frames = Frames { opening, later };
+        let agree = |reply| frames.agree(plan, slot, conversation, reply);
+        (agree(None) && agree(Some(trial()))).then_some(frames)
+    }
+
+    /// The longest body is the same by either way. A dialect may write a message otherwise beside some other one.
+    fn agree(
+        &self,
+        plan: &EndpointPlan,
+        slot: &Slot,
+        conversation: &Conversation,
+        reply: Option<Reply>,
+    ) -> bool {
+        let last = self.later.len();
+        let mut history = History::default();
+        for turn in 0..last {
+            self.remember(plan, slot, turn, reply.clone(), &mut history);
+        }
+        let replies = vec![reply; last];
+        self.body(last, &history)[..] == render(plan, conversation, last, &replies)
     }
 
     /// `turn` was answered with `reply`, or failed.
@@ -153,11 +176,7 @@ impl Slot {
             front: front.len(),
             behind: [own, closing].concat().into(),
         };
-        let trial = Reply {
-            text: "b".to_owned(),
-            ..Reply::default()
-        };
-        let body = render(plan, &slot.around, 1, &[Some(trial)]);
+        let body = render(plan, &slot.around, 1, &[Some(trial())]);
         let fits = body.starts_with(&front) && body.get(slot.front) == Some(&b',');
         (fits && body.ends_with(&slot.behind) && slot.middle(&body).len() > 1).then_some(slot)
     }
@@ -173,6 +192,14 @@ impl Slot {
     fn middle<'a>(&self, body: &'a [u8]) -> &'a [u8] {
         let end = body.len().saturating_sub(self.behind.len());
         body.get(self.front..end).unwrap_or_default()
+    }
+}
+
+/// A reply to see where replies go.
+fn trial() -> Reply {
+    Reply {
+        text: "b".to_owned(),
+        ..Reply::default()
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod bodies;
 mod body;
+mod calls;
 mod content;
 mod headers;
 mod history;

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::parse::{arguments, first_choice, json, message_of};
-use super::{Chunks, Parsed};
+use super::parse::{first_choice, json, message_of};
+use super::{Chunks, Parsed, calls};
 use crate::config::EndpointKind;
 
 /// What a finished turn said.
@@ -48,8 +48,12 @@ impl Reply {
             .tool_calls
             .iter()
             .map(|call| {
-                json!({"id": call.id, "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments}})
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                if call.id.is_empty() {
+                    json!({"type": "function", "function": function})
+                } else {
+                    json!({"id": call.id, "type": "function", "function": function})
+                }
             })
             .collect();
         let content = if text.is_empty() {
@@ -84,9 +88,9 @@ impl ReplyBuilder {
 
     /// Adds one reply object.
     pub fn push(&mut self, data: &[u8]) {
+        // A first fragment may carry no more than an id.
+        self.push_tool_calls(data);
         let Parsed::Piece(piece) = self.chunks.parse(data) else {
-            // A first fragment may carry no more than an id.
-            self.push_tool_calls(data);
             return;
         };
         self.failed |= piece.error.is_some();
@@ -96,9 +100,6 @@ impl ReplyBuilder {
         self.reply
             .reasoning
             .push_str(piece.reasoning.as_deref().unwrap_or(""));
-        if piece.tool.is_some() {
-            self.push_tool_calls(data);
-        }
     }
 
     /// The reply; `None` when the peer reported an error or said nothing.
@@ -108,44 +109,13 @@ impl ReplyBuilder {
     }
 
     fn push_tool_calls(&mut self, data: &[u8]) {
-        if self.kind != EndpointKind::Chat || memchr::memmem::find(data, b"tool_calls").is_none() {
+        let named = |name: &[u8]| memchr::memmem::find(data, name).is_some();
+        if self.kind != EndpointKind::Chat || !(named(b"tool_calls") || named(b"function_call")) {
             return;
         }
         let Some(mut root) = json(data) else { return };
-        let Some(message) = first_choice(&mut root).and_then(message_of) else {
-            return;
-        };
-        let calls = message.get("tool_calls").and_then(Value::as_array);
-        for (place, call) in calls.into_iter().flatten().enumerate() {
-            let index = call.get("index").and_then(Value::as_u64);
-            self.push_fragment(index.unwrap_or(place as u64), call);
+        if let Some(message) = first_choice(&mut root).and_then(message_of) {
+            calls::take_in(&mut self.reply.tool_calls, message);
         }
-    }
-
-    fn push_fragment(&mut self, index: u64, fragment: &Value) {
-        let calls = &mut self.reply.tool_calls;
-        let place = calls
-            .iter()
-            .position(|call| call.index == index)
-            .unwrap_or_else(|| {
-                calls.push(ToolCall {
-                    index,
-                    ..ToolCall::default()
-                });
-                calls.len() - 1
-            });
-        let call = &mut calls[place];
-        if let (true, Some(id)) = (
-            call.id.is_empty(),
-            fragment.get("id").and_then(Value::as_str),
-        ) {
-            id.clone_into(&mut call.id);
-        }
-        let Some(function) = fragment.get("function") else {
-            return;
-        };
-        let name = function.get("name").and_then(Value::as_str).unwrap_or("");
-        call.name.push_str(name);
-        call.arguments.push_str(&arguments(function));
     }
 }

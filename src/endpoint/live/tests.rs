@@ -121,14 +121,15 @@ fn long(turns: usize, words: usize) -> Conversation {
 
 #[test]
 fn a_usual_conversation_comes_apart() {
-    let frames = Frames::new(&plan(EndpointKind::Chat), &long(3, 2)).unwrap();
+    let chat = plan(EndpointKind::Chat);
+    let slot = Slot::new(&chat).unwrap();
+    let frames = Frames::new(&chat, &slot, &long(3, 2)).unwrap();
     assert_eq!(frames.later.len(), 2);
     assert!(frames.opening.starts_with(b"{\"messages\":[{"));
     assert!(frames.later[0].own.starts_with(b",{\"role\":\"user\""));
     assert!(frames.later[0].closing.starts_with(b"],\"model\":\"m\""));
-    assert!(Slot::new(&plan(EndpointKind::Chat)).is_some());
     // Completions have no history to put anything in.
-    assert!(Frames::new(&plan(EndpointKind::Completions), &long(3, 2)).is_none());
+    assert!(Slot::new(&plan(EndpointKind::Completions)).is_none());
 }
 
 /// Eight turns of 4,000 words each way: what is copied for the last body grows with the body, and nothing else does.
@@ -145,4 +146,48 @@ fn a_long_history_is_copied_once() {
     let whole = render(&plan(EndpointKind::Chat), &conversation, 7, &replies[..7]);
     assert_eq!(last.len(), whole.len());
     assert!(last[..] == whole[..]);
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn zz_timing() {
+    let conversation = long(8, 2_000);
+    let said = Reply {
+        text: "reply ".repeat(3_000),
+        ..Reply::default()
+    };
+    let plan = plan(EndpointKind::Chat);
+    let corpus = Corpus {
+        conversations: vec![conversation.clone()],
+    };
+    let bodies = Bodies::render_all(&plan, &corpus);
+    let replies = vec![Some(said.clone()); 8];
+    for _ in 0..5 {
+        let mut history = History::default();
+        for turn in 1..8_u32 {
+            let reply = Some(said.clone());
+            let a = std::time::Instant::now();
+            bodies.remember(&plan, 0, turn - 1, reply, &mut history);
+            let b = a.elapsed();
+            let body = bodies.live(&plan, (0, &conversation), turn, &history);
+            let c = a.elapsed();
+            let d = std::time::Instant::now();
+            let whole = render(&plan, &conversation, turn as usize, &replies);
+            println!(
+                "turn {turn}: {} bytes remember {b:?} live {:?} whole {:?} {}",
+                body.len(),
+                c - b,
+                d.elapsed(),
+                whole.len()
+            );
+        }
+    }
+    let mut reader = crate::endpoint::ReplyBuilder::new(EndpointKind::Chat);
+    for _ in 0..3 {
+        let a = std::time::Instant::now();
+        for n in 0..4000 {
+            reader.push(format!("{{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"tok{n}\"}},\"finish_reason\":null}}]}}").as_bytes());
+        }
+        println!("4000 events {:?}", a.elapsed());
+    }
 }
