@@ -2,6 +2,8 @@
 //!
 //! In: reply objects in order. Out: what the next turn's history is made from. Never: counts tokens.
 
+use std::sync::Arc;
+
 use super::{Chunks, Dialect, Parsed};
 
 /// What a finished turn said.
@@ -60,19 +62,19 @@ impl Reply {
 
 /// Puts a reply together, one object at a time.
 #[derive(Debug)]
-pub struct ReplyBuilder<'a> {
-    dialect: &'a dyn Dialect,
-    chunks: Chunks<'a>,
+pub struct ReplyBuilder {
+    dialect: Arc<dyn Dialect>,
+    chunks: Chunks,
     reply: Reply,
     failed: bool,
 }
 
-impl ReplyBuilder<'_> {
+impl ReplyBuilder {
     /// An empty one.
-    pub(super) fn new(dialect: &dyn Dialect) -> ReplyBuilder<'_> {
+    pub(super) fn new(dialect: &Arc<dyn Dialect>) -> ReplyBuilder {
         ReplyBuilder {
-            dialect,
-            chunks: Chunks::new(dialect),
+            dialect: Arc::clone(dialect),
+            chunks: Chunks::new(Arc::clone(dialect)),
             reply: Reply::default(),
             failed: false,
         }

@@ -28,6 +28,8 @@ pub(super) struct Observed {
     cancelled_on_purpose: u64,
     errors: u64,
     rate_limited: u64,
+    /// Failed requests that later turns go on without.
+    gaps: u64,
     prompt: Compared,
     completion: Compared,
     length: Length,
@@ -60,6 +62,7 @@ impl Observed {
             self.errors += 1;
             self.cancelled_on_purpose += u64::from(record.cancelled_on_purpose);
             self.rate_limited += u64::from(record.status == 429);
+            self.gaps += u64::from(record.leaves_a_gap);
         } else {
             self.add_success(record, context);
         }
@@ -125,6 +128,7 @@ impl Observed {
         self.cancelled_on_purpose += other.cancelled_on_purpose;
         self.errors += other.errors;
         self.rate_limited += other.rate_limited;
+        self.gaps += other.gaps;
         self.prompt.merge(other.prompt);
         self.completion.merge(other.completion);
         self.length.judged += other.length.judged;
@@ -156,6 +160,14 @@ impl Observed {
                 format!(
                     "{} of {} errors were HTTP 429: the server limits the rate, so the load was not the one asked for.",
                     grouped(self.rate_limited),
+                    grouped(self.errors)
+                )
+            }),
+            (self.gaps > 0).then(|| {
+                format!(
+                    "{} of {} failed requests were not the last of their conversations: the turns after them go on, as in AIPerf, \
+                     without their replies.",
+                    grouped(self.gaps),
                     grouped(self.errors)
                 )
             }),

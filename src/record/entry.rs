@@ -65,6 +65,8 @@ pub struct Record {
     pub cancelled: bool,
     /// It was cut on purpose: an error with AIPerf's code 499, and one of its error records.
     pub cancelled_on_purpose: bool,
+    /// It failed, and later turns of its conversation, whose history holds the server's words, go on without its reply.
+    pub leaves_a_gap: bool,
     /// HTTP trace.
     pub trace: Trace,
 }

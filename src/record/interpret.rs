@@ -12,7 +12,7 @@ use super::reading::{Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
 use crate::config::{ExportLevel, Plan};
-use crate::dataset::{Corpus, Turn};
+use crate::dataset::{ContextMode, Corpus, Turn};
 use crate::endpoint::{Api, Bodies};
 use crate::tokenizer::Tokenizer;
 
@@ -72,6 +72,9 @@ impl Interpreter {
             .get(exchange.id.conversation as usize);
         let conversation_id = conversation.map_or_else(String::new, |found| found.id.clone());
         let outcome = exchange.outcome;
+        let error = failure(exchange, &reading);
+        let cancelled = matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted);
+        let live = conversation.is_some_and(|found| found.context == ContextMode::LiveReplies);
         let due = exchange.ticks.due;
         Record {
             id: exchange.id,
@@ -103,8 +106,9 @@ impl Interpreter {
             done_seen: reading.done_seen,
             keep_alive_count: reading.keep_alive_count,
             status: exchange.head.map_or(0, |head| head.status),
-            error: failure(exchange, &reading),
-            cancelled: matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted),
+            leaves_a_gap: error.is_some() && !cancelled && live && !exchange.id.last_turn,
+            error,
+            cancelled,
             cancelled_on_purpose: outcome == Outcome::Cancelled,
             trace: self.trace(&moments),
             finish_reason: reading.finish_reason.take(),

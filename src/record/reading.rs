@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
-use crate::endpoint::{Api, Chunks, Ending, Parsed, PeerError, Piece, PieceKind, Reply, Usage};
+use crate::endpoint::{Api, Chunks, Ending, Parsed, PeerError, Piece, PieceKind, Usage};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
@@ -76,31 +76,9 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
     reading
 }
 
-/// What a finished turn said, for the history of the next one. `None` when it failed or said nothing.
-#[must_use]
-pub fn reply_of(api: &Api, exchange: &Exchange) -> Option<Reply> {
-    let whole = exchange.outcome == Outcome::Success;
-    if !whole || !exchange.head.is_some_and(|head| head.is_success()) {
-        return None;
-    }
-    let mut builder = api.reply_builder();
-    if let Some(marks) = marks(exchange) {
-        for mark in marks.iter() {
-            let fields = fields(event_bytes(exchange, mark));
-            if is_error(&fields) {
-                return None;
-            }
-            builder.push(payload(&fields));
-        }
-    } else {
-        builder.push(&exchange.body);
-    }
-    builder.finish()
-}
-
 /// Events of the body, `None` when it is no stream. The worker marked those of a reply that says it is one; a body that turns out
 /// to be a stream in spite of its content type is scanned here.
-fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
+pub(super) fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
     if !exchange.events.is_empty() {
         return Some(Cow::Borrowed(&exchange.events));
     }
@@ -143,17 +121,17 @@ fn looks_like_stream(body: &[u8]) -> bool {
 }
 
 /// The data without surrounding white space, empty when there is none.
-fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
+pub(super) fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
     fields.data.as_deref().unwrap_or_default().trim_ascii()
 }
 
 /// The event says that the request failed.
-fn is_error(fields: &SseFields<'_>) -> bool {
+pub(super) fn is_error(fields: &SseFields<'_>) -> bool {
     let name = fields.event.unwrap_or_default().trim_ascii();
     name.eq_ignore_ascii_case(b"error")
 }
 
-fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
+pub(super) fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
     let place = usize::try_from(mark.begin)
         .ok()
         .zip(usize::try_from(mark.end).ok());
@@ -170,7 +148,7 @@ fn read_at(exchange: &Exchange, end: u64) -> u32 {
 }
 
 impl Reading {
-    fn event(&mut self, chunks: &mut Chunks<'_>, bytes: &[u8], read: u32, keep_text: bool) {
+    fn event(&mut self, chunks: &mut Chunks, bytes: &[u8], read: u32, keep_text: bool) {
         let before = self.pieces.len();
         let total = self.understand(chunks, bytes, read, keep_text);
         self.tally.push(total, self.pieces.len() > before);
@@ -179,7 +157,7 @@ impl Reading {
     /// Takes in one event; returns the completion tokens so far, where it tells them.
     fn understand(
         &mut self,
-        chunks: &mut Chunks<'_>,
+        chunks: &mut Chunks,
         bytes: &[u8],
         read: u32,
         keep_text: bool,
@@ -208,7 +186,7 @@ impl Reading {
     }
 
     /// `event: error`: the message is the comment, the data's own message, or the data.
-    fn error_event(&mut self, chunks: &mut Chunks<'_>, payload: &[u8], comment: Option<&[u8]>) {
+    fn error_event(&mut self, chunks: &mut Chunks, payload: &[u8], comment: Option<&[u8]>) {
         if self.error.is_some() {
             return;
         }
