@@ -148,7 +148,7 @@ fn a_turn_behind_a_failed_one_goes_on_without_its_reply_and_that_is_told() {
     ]);
     assert_eq!(sent(&server).last(), Some(&last));
     assert!(
-        run.to_string()
+        run.stdout
             .contains("1 of 1 failed requests were not the last of their conversations"),
         "{run}"
     );
