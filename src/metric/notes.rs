@@ -2,9 +2,8 @@
 //!
 //! In: records. Out: plain sentences with numbers in them. Never: changes a metric.
 
-use super::Context;
-use super::request::length_mismatch;
 use super::spacing::{Known, known, reply_tokens};
+use super::{Context, Counts};
 use crate::record::Record;
 
 /// Counts of oddities.
@@ -30,26 +29,6 @@ pub(super) struct Observed {
     rate_limited: u64,
     /// Failed requests that later turns go on without.
     gaps: u64,
-    prompt: Compared,
-    completion: Compared,
-    length: Length,
-}
-
-/// Sums of two counts of the same tokens, over the requests that have both.
-#[derive(Clone, Copy, Debug, Default)]
-struct Compared {
-    requests: u64,
-    client: u64,
-    server: u64,
-}
-
-/// Requests that asked for a length, and those whose replies were not near it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Length {
-    judged: u64,
-    missed: u64,
-    missed_asked: u64,
-    missed_length: u64,
 }
 
 impl Observed {
@@ -64,11 +43,11 @@ impl Observed {
             self.rate_limited += u64::from(record.status == 429);
             self.gaps += u64::from(record.leaves_a_gap);
         } else {
-            self.add_success(record, context);
+            self.add_success(record);
         }
     }
 
-    fn add_success(&mut self, record: &Record, context: &Context) {
+    fn add_success(&mut self, record: &Record) {
         self.success += 1;
         if record.streamed {
             let events = record.chunks.len() as u64;
@@ -81,33 +60,6 @@ impl Observed {
                 self.untold += 1;
                 self.untold_events += events;
                 add(&mut self.untold_tokens, reply_tokens(record).unwrap_or(0));
-            }
-        }
-        let tokens = &record.tokens;
-        if let Some(usage) = &record.usage {
-            let client_input = tokens.client_input;
-            let client_input =
-                client_input.or(tokens.input.filter(|_| !context.use_server_token_count));
-            if !context.server_counts_words {
-                self.prompt.add(client_input, usage.prompt_tokens);
-            }
-            if !context.use_server_token_count {
-                let length = tokens.output_sequence_length();
-                self.completion.add(length, usage.completion_tokens);
-            }
-        }
-        if let Some(missed) = length_mismatch(record) {
-            self.length.judged += 1;
-            if missed {
-                self.length.missed += 1;
-                add(
-                    &mut self.length.missed_asked,
-                    tokens.requested_output.unwrap_or(0),
-                );
-                add(
-                    &mut self.length.missed_length,
-                    tokens.output_sequence_length().unwrap_or(0),
-                );
             }
         }
     }
@@ -129,12 +81,6 @@ impl Observed {
         self.errors += other.errors;
         self.rate_limited += other.rate_limited;
         self.gaps += other.gaps;
-        self.prompt.merge(other.prompt);
-        self.completion.merge(other.completion);
-        self.length.judged += other.length.judged;
-        self.length.missed += other.length.missed;
-        add(&mut self.length.missed_asked, other.length.missed_asked);
-        add(&mut self.length.missed_length, other.length.missed_length);
     }
 
     /// Content events that came in a read with another, of all content events of streams; `None` without any.
@@ -144,15 +90,14 @@ impl Observed {
     }
 
     /// One sentence each. `samples`: valid requests with a latency.
-    pub(super) fn notes(&self, samples: usize) -> Vec<String> {
-        let notes = [
+    pub(super) fn notes(&self, samples: usize, counts: &Counts) -> Vec<String> {
+        let of_streams = [
             self.not_streamed(),
             self.whole_replies(),
             self.bursts(),
             self.untold(),
-            self.prompt.note("Prompt"),
-            self.completion.note("Completion"),
-            self.length.note(),
+        ];
+        let of_the_run = [
             self.resent(),
             self.cut(),
             self.cut_on_purpose(),
@@ -177,7 +122,9 @@ impl Observed {
                 )
             }),
         ];
-        notes.into_iter().flatten().collect()
+        let of_streams = of_streams.into_iter().flatten();
+        let of_the_run = of_the_run.into_iter().flatten();
+        of_streams.chain(counts.notes()).chain(of_the_run).collect()
     }
 
     fn not_streamed(&self) -> Option<String> {
@@ -266,58 +213,13 @@ impl Observed {
     }
 }
 
-impl Compared {
-    fn add(&mut self, client: Option<u64>, server: Option<u64>) {
-        if let (Some(client), Some(server)) = (client, server) {
-            self.requests += 1;
-            self.client = self.client.saturating_add(client);
-            self.server = self.server.saturating_add(server);
-        }
-    }
-
-    fn merge(&mut self, other: Compared) {
-        self.requests += other.requests;
-        self.client = self.client.saturating_add(other.client);
-        self.server = self.server.saturating_add(other.server);
-    }
-
-    fn note(self, what: &str) -> Option<String> {
-        let (client, server) = (self.client as f64, self.server as f64);
-        let percent = (server - client).abs() / client.max(1.0) * 100.0;
-        (percent > 2.0).then(|| {
-            format!(
-                "{what} tokens differ by {percent:.1} % between client and server: {} counted here, {} by the server, in {} \
-                 requests.",
-                grouped(self.client),
-                grouped(self.server),
-                grouped(self.requests)
-            )
-        })
-    }
-}
-
-impl Length {
-    fn note(self) -> Option<String> {
-        let mean = |sum: u64| grouped(sum.saturating_add(self.missed / 2) / self.missed);
-        (self.missed > 0).then(|| {
-            format!(
-                "Output length was not honoured: asked for {} tokens, got a mean of {} in {} of {} requests.",
-                mean(self.missed_asked),
-                mean(self.missed_length),
-                grouped(self.missed),
-                grouped(self.judged)
-            )
-        })
-    }
-}
-
 /// Saturates: servers' counts are not to be trusted with an overflow.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
 /// A count with a comma between thousands.
-fn grouped(count: u64) -> String {
+pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
