@@ -830,6 +830,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                     reasoning: counts[2],
                     requested_output: counts[3],
                     client_input: counts[4],
+                    other_choices: 0,
                 },
                 usage: flags[1].then(|| Usage {
                     prompt_tokens: counts[4],

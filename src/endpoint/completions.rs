@@ -11,7 +11,7 @@ use super::dialect::{Dialect, Request, Seen, Usual};
 use super::parse::{peer_error, take_text};
 use super::usage::usage;
 use super::usual::{self, Shape};
-use super::{Input, Piece};
+use super::{Input, Piece, Said};
 
 /// The dialect.
 #[derive(Debug)]
@@ -42,9 +42,10 @@ impl Dialect for Completions {
             return piece;
         }
         piece.usage = usage(root);
+        piece.others = choices::others(root, said);
         if let Some(choice) = choices::first(root) {
             piece.finish_reason = take_text(choice, "finish_reason");
-            piece.text = take_text(choice, "text");
+            piece.text = said(choice).text;
         }
         piece
     }
@@ -54,8 +55,8 @@ impl Dialect for Completions {
     }
 
     fn shows_content(&self, data: &[u8]) -> bool {
-        content::choice(data, &OBJECTS)
-            .is_some_and(|choice| content::is_filled(content::member(choice, b"text")))
+        content::choices(data, &OBJECTS)
+            .any(|choice| content::is_filled(content::member(choice, b"text")))
     }
 
     fn says(&self, body: &Value, input: &mut Input) {
@@ -66,5 +67,13 @@ impl Dialect for Completions {
         json!({"prompt": "Lo", "max_tokens": 1, "model": model})
             .to_string()
             .into_bytes()
+    }
+}
+
+/// What a choice says.
+fn said(choice: &mut Value) -> Said {
+    Said {
+        text: take_text(choice, "text"),
+        ..Said::default()
     }
 }

@@ -65,6 +65,7 @@ pub struct ReplyBuilder<'a> {
     chunks: Chunks<'a>,
     reply: Reply,
     failed: bool,
+    complete: bool,
 }
 
 impl ReplyBuilder<'_> {
@@ -75,6 +76,7 @@ impl ReplyBuilder<'_> {
             chunks: Chunks::new(dialect),
             reply: Reply::default(),
             failed: false,
+            complete: false,
         }
     }
 
@@ -82,6 +84,7 @@ impl ReplyBuilder<'_> {
     pub fn push(&mut self, data: &[u8]) {
         if let Parsed::Piece(piece) = self.chunks.parse(data) {
             self.failed |= piece.error.is_some();
+            self.complete |= piece.complete;
             self.reply
                 .text
                 .push_str(piece.text.as_deref().unwrap_or(""));
@@ -91,6 +94,12 @@ impl ReplyBuilder<'_> {
         }
         // A first fragment of a tool call may carry no more than an id, and is no piece then.
         self.dialect.remember(data, &mut self.reply);
+    }
+
+    /// The event that ends a whole reply has been there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// The reply; `None` when the peer reported an error or said nothing.

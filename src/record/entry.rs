@@ -121,6 +121,8 @@ pub struct TokenCounts {
     pub requested_output: Option<u64>,
     /// Prompt tokens counted here, also when the server's count is used.
     pub client_input: Option<u64>,
+    /// Choices besides the first (`n` above 1) that output and reasoning are counted over as well.
+    pub other_choices: u32,
 }
 
 impl TokenCounts {
