@@ -838,6 +838,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                     client_input: counts[4],
                     template: counts[0].filter(|_| flags[2]),
                     template_refused: flags[1],
+                    other_choices: 0,
                 },
                 finish_reason: flags[0].then(|| "stop".to_owned()),
                 usage: flags[1].then(|| Usage {

@@ -14,7 +14,7 @@ use super::parse::{arguments, json, parts_text, peer_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
 use super::usual::{self, Shape};
-use super::{Input, Piece, Reply, calls};
+use super::{Input, Piece, Reply, Said, calls};
 
 /// The dialect.
 #[derive(Debug)]
@@ -51,16 +51,13 @@ impl Dialect for Chat {
             return piece;
         }
         piece.usage = usage(root);
+        piece.others = choices::others(root, said);
         let Some(choice) = choices::first(root) else {
             return piece;
         };
         piece.finish_reason = take_text(choice, "finish_reason");
-        if let Some(message) = message_of(choice) {
-            piece.tool = tool_text(message);
-            piece.reasoning =
-                take_text(message, "reasoning_content").or_else(|| take_text(message, "reasoning"));
-            piece.text = take_text(message, "content").or_else(|| parts_text(&message["content"]));
-        }
+        let said = said(choice);
+        (piece.text, piece.reasoning, piece.tool) = (said.text, said.reasoning, said.tool);
         piece
     }
 
@@ -69,8 +66,8 @@ impl Dialect for Chat {
     }
 
     fn shows_content(&self, data: &[u8]) -> bool {
-        content::choice(data, &OBJECTS)
-            .is_some_and(|choice| content::says_something(content::message(choice)))
+        content::choices(data, &OBJECTS)
+            .any(|choice| content::says_something(content::message(choice)))
     }
 
     fn says(&self, body: &Value, input: &mut Input) {
@@ -135,6 +132,21 @@ pub(super) fn assistant(reply: &Reply) -> Option<Value> {
         Value::from(text)
     };
     Some(json!({"role": "assistant", "content": content, "tool_calls": calls}))
+}
+
+/// What a choice says. The text of a refusal is output like any other.
+fn said(choice: &mut Value) -> Said {
+    let Some(message) = message_of(choice) else {
+        return Said::default();
+    };
+    Said {
+        tool: tool_text(message),
+        reasoning: take_text(message, "reasoning_content")
+            .or_else(|| take_text(message, "reasoning")),
+        text: take_text(message, "content")
+            .or_else(|| parts_text(&message["content"]))
+            .or_else(|| take_text(message, "refusal")),
+    }
 }
 
 /// `delta` of a chunk, `message` of a whole answer.

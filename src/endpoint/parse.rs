@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::dialect::{Dialect, Seen};
+use super::dialect::{Dialect, Ending, Seen};
 use super::{PeerError, Piece, usual};
 
 /// Outcome of a parse.
@@ -27,7 +27,8 @@ pub enum Parsed {
 
 /// Reads the chunks of one reply, one after the other.
 ///
-/// A reply object of another API is nothing. Of several choices the one with index 0 (or no index) is read. An `error` object counts
+/// A reply object of another API is nothing. The choice with index 0 (or no index) is the one whose texts a piece
+/// has; those of others stand in [`Piece::others`]. An `error` object counts
 /// whatever else is there.
 #[derive(Debug)]
 pub struct Chunks {
@@ -44,6 +45,12 @@ impl Chunks {
             template: usual::Template::default(),
             seen: Seen::default(),
         }
+    }
+
+    /// How the dialect's streams end.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        self.dialect.ending()
     }
 
     /// The next chunk.

@@ -67,6 +67,7 @@ pub struct ReplyBuilder {
     chunks: Chunks,
     reply: Reply,
     failed: bool,
+    complete: bool,
 }
 
 impl ReplyBuilder {
@@ -77,6 +78,7 @@ impl ReplyBuilder {
             chunks: Chunks::new(Arc::clone(dialect)),
             reply: Reply::default(),
             failed: false,
+            complete: false,
         }
     }
 
@@ -84,6 +86,7 @@ impl ReplyBuilder {
     pub fn push(&mut self, data: &[u8]) {
         if let Parsed::Piece(piece) = self.chunks.parse(data) {
             self.failed |= piece.error.is_some();
+            self.complete |= piece.complete;
             self.reply
                 .text
                 .push_str(piece.text.as_deref().unwrap_or(""));
@@ -93,6 +96,12 @@ impl ReplyBuilder {
         }
         // A first fragment of a tool call may carry no more than an id, and is no piece then.
         self.dialect.remember(data, &mut self.reply);
+    }
+
+    /// The event that ends a whole reply has been there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// The reply; `None` when the peer reported an error or said nothing.

@@ -22,6 +22,9 @@ pub(super) struct Observed {
     untold: u64,
     untold_events: u64,
     untold_tokens: u64,
+    /// Replies of several choices, and the most of them.
+    several: u64,
+    choices_most: u32,
     resent: u64,
     cancelled: u64,
     cancelled_on_purpose: u64,
@@ -62,6 +65,11 @@ impl Observed {
                 add(&mut self.untold_tokens, reply_tokens(record).unwrap_or(0));
             }
         }
+        let tokens = &record.tokens;
+        self.several += u64::from(tokens.other_choices > 0);
+        self.choices_most = self
+            .choices_most
+            .max(tokens.other_choices.saturating_add(1));
     }
 
     pub(super) fn merge(&mut self, other: &Observed) {
@@ -75,6 +83,8 @@ impl Observed {
         self.untold += other.untold;
         self.untold_events += other.untold_events;
         add(&mut self.untold_tokens, other.untold_tokens);
+        self.several += other.several;
+        self.choices_most = self.choices_most.max(other.choices_most);
         self.resent += other.resent;
         self.cancelled += other.cancelled;
         self.cancelled_on_purpose += other.cancelled_on_purpose;
@@ -96,6 +106,7 @@ impl Observed {
             self.whole_replies(),
             self.bursts(),
             self.untold(),
+            self.several_choices(),
         ];
         let of_the_run = [
             self.resent(),
@@ -145,6 +156,18 @@ impl Observed {
                  says nothing about the server.",
                 grouped(self.whole),
                 grouped(self.comparable.max(self.whole))
+            )
+        })
+    }
+
+    fn several_choices(&self) -> Option<String> {
+        (self.several > 0).then(|| {
+            format!(
+                "{} of {} replies had up to {} choices (n above 1): output is counted over all of them, TTFT is to the first content \
+                 of any, and inter-token latency is of tokens of any choice.",
+                grouped(self.several),
+                grouped(self.success),
+                self.choices_most
             )
         })
     }

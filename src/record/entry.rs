@@ -127,6 +127,8 @@ pub struct TokenCounts {
     pub template: Option<u64>,
     /// A chat template was to be applied and refused these messages, so that plain text was counted.
     pub template_refused: bool,
+    /// Choices besides the first (`n` above 1) that output and reasoning are counted over as well.
+    pub other_choices: u32,
 }
 
 impl TokenCounts {

@@ -132,6 +132,7 @@ impl Interpreter {
             client_input,
             template: input.and_then(|input| input.template),
             template_refused: input.is_some_and(|input| input.refused),
+            other_choices: u32::try_from(reading.others.len()).unwrap_or(u32::MAX),
             ..TokenCounts::default()
         };
         if self.plan.endpoint.use_server_token_count {
@@ -147,11 +148,16 @@ impl Interpreter {
                 ..counts
             };
         }
+        // Each choice by itself; `None` when none of them says any.
         let count = |text: &String| (!text.is_empty()).then(|| self.tokenizer.count(text) as u64);
+        let outputs = reading.others.iter().map(|(_, output, _)| output);
+        let reasonings = reading.others.iter().map(|(_, _, reasoning)| reasoning);
+        let sum =
+            |all: &mut dyn Iterator<Item = &String>| all.filter_map(count).reduce(|a, b| a + b);
         TokenCounts {
             input: client_input,
-            output: count(&reading.output),
-            reasoning: count(&reading.reasoning),
+            output: sum(&mut std::iter::once(&reading.output).chain(outputs)),
+            reasoning: sum(&mut std::iter::once(&reading.reasoning).chain(reasonings)),
             ..counts
         }
     }

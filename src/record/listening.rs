@@ -5,16 +5,20 @@
 
 use super::reading::{event_bytes, is_error, marks, payload};
 use super::{EventMark, Exchange, Outcome};
-use crate::endpoint::{Api, Reply, ReplyBuilder};
+use crate::endpoint::{Api, Ending, Reply, ReplyBuilder};
 use crate::wire::fields;
 
 /// Reads one reply, a few events at a time.
 #[derive(Debug)]
 pub struct ReplyReader {
     builder: ReplyBuilder,
+    /// Only an event says that a stream is whole.
+    ends: bool,
     /// Events taken in.
     taken: usize,
     failed: bool,
+    /// It came in events.
+    streamed: bool,
 }
 
 impl ReplyReader {
@@ -23,8 +27,10 @@ impl ReplyReader {
     pub fn new(api: &Api) -> ReplyReader {
         ReplyReader {
             builder: api.reply_builder(),
+            ends: api.ending() == Ending::Event,
             taken: 0,
             failed: false,
+            streamed: false,
         }
     }
 
@@ -60,11 +66,13 @@ impl ReplyReader {
             }
         }
         self.step(exchange, usize::MAX);
-        self.builder.finish().filter(|_| !self.failed)
+        let cut = self.streamed && self.ends && !self.builder.is_complete();
+        self.builder.finish().filter(|_| !self.failed && !cut)
     }
 
     fn event(&mut self, exchange: &Exchange, mark: &EventMark) {
         let fields = fields(event_bytes(exchange, mark));
+        self.streamed = true;
         self.failed |= is_error(&fields);
         self.builder.push(payload(&fields));
     }
