@@ -21,6 +21,8 @@ mod cases;
 mod chance;
 #[path = "e2e/conversations.rs"]
 mod conversations;
+#[path = "e2e/datasets.rs"]
+mod datasets;
 #[path = "e2e/health.rs"]
 mod health;
 #[path = "e2e/links.rs"]
