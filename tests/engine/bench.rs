@@ -405,5 +405,5 @@ pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
 
 /// The dialect that replies here are in.
 fn chat() -> Api {
-    Api::new(&EndpointPlan::plain(EndpointKind::Chat)).unwrap()
+    Api::new(&EndpointPlan::plain(EndpointKind::Chat)).expect("chat has no settings of its own")
 }
