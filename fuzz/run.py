@@ -4,7 +4,7 @@
     python3 fuzz/run.py                       # a minute each, two at a time
     python3 fuzz/run.py --seconds 3600 sse    # one of them, an hour
 
-The compiler is the stable one: libFuzzer's coverage comes from flags that it has. The corpus begins with the captured replies of real
+The compiler is the stable one: libFuzzer's coverage comes from flags that it has (cover.sh). The corpus begins with the captured replies of real
 servers (tests/wire/captured), the regressions, and the example files of datasets; it grows in fuzz/corpus, which git ignores. Linux,
 Python 3.9 or later, a C++ compiler; exits with 77 without one.
 """
@@ -21,10 +21,6 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 HOST = "x86_64-unknown-linux-gnu"
-FLAGS = (
-    "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters "
-    "-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Ccodegen-units=1"
-)
 # A reply and its pieces: no cut, one at the end of a usual head, and many small ones.
 CUTS = [b"\x00", b"\x01\x80", b"\x0f" + bytes(range(1, 16))]
 
@@ -54,9 +50,9 @@ def main():
 
 
 def build(target_dir):
-    flags = dict(os.environ, RUSTFLAGS=FLAGS)
+    wrapped = dict(os.environ, RUSTC_WRAPPER=str(HERE / "cover.sh"))
     command = ["cargo", "build", "--locked", "--profile", "fuzzing", "--target", HOST, "--target-dir", target_dir]
-    subprocess.run(command, cwd=HERE, env=flags, check=True)
+    subprocess.run(command, cwd=HERE, env=wrapped, check=True)
 
 
 def seeds(name):
