@@ -92,6 +92,14 @@ impl EndpointKind {
     }
 }
 
+impl EndpointKind {
+    /// Whole streams of this dialect end with a `finish_reason` and `[DONE]`.
+    #[must_use]
+    pub const fn ends_with_done(self) -> bool {
+        matches!(self, EndpointKind::Chat | EndpointKind::Completions)
+    }
+}
+
 /// Where and how requests go.
 #[derive(Clone, Debug)]
 pub struct EndpointPlan {

@@ -15,6 +15,8 @@ pub struct Context {
     pub per_chunk_usage: bool,
     /// The server is the built-in one, whose prompt count is of words; comparing it with tokens would only alarm.
     pub server_counts_words: bool,
+    /// Streams of the endpoint's dialect end with `[DONE]`.
+    pub ends_with_done: bool,
     /// What a good request keeps to; empty when no goodput was asked for.
     pub goodput: Vec<Slo>,
 }
@@ -28,6 +30,7 @@ impl Context {
             use_server_token_count: plan.endpoint.use_server_token_count,
             per_chunk_usage: plan.endpoint.per_chunk_usage,
             server_counts_words: plan.endpoint.built_in_server,
+            ends_with_done: plan.endpoint.kind.ends_with_done(),
             goodput: plan.goodput.clone(),
         }
     }

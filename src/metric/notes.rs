@@ -14,7 +14,9 @@ pub(super) struct Observed {
     success: u64,
     /// Valid replies that were streams.
     streamed: u64,
-    /// Of those, with two content events or more.
+    /// Of those, without `[DONE]` where that ends one.
+    undone: u64,
+    /// With two content events or more.
     comparable: u64,
     whole: u64,
     content_events: u64,
@@ -70,6 +72,7 @@ impl Observed {
         if record.streamed {
             let events = record.chunks.len() as u64;
             self.streamed += 1;
+            self.undone += u64::from(context.ends_with_done && !record.done_seen);
             self.comparable += u64::from(events > 1);
             self.whole += u64::from(record.whole_in_one_read);
             self.content_events += events;
@@ -113,6 +116,7 @@ impl Observed {
         self.streaming |= other.streaming;
         self.success += other.success;
         self.streamed += other.streamed;
+        self.undone += other.undone;
         self.comparable += other.comparable;
         self.whole += other.whole;
         self.content_events += other.content_events;
@@ -149,6 +153,7 @@ impl Observed {
             self.prompt.note("Prompt"),
             self.completion.note("Completion"),
             self.length.note(),
+            self.undone(),
             self.resent(),
             self.cut(),
             self.cut_on_purpose(),
@@ -186,6 +191,16 @@ impl Observed {
                  says nothing about the server.",
                 grouped(self.whole),
                 grouped(self.comparable.max(self.whole))
+            )
+        })
+    }
+
+    fn undone(&self) -> Option<String> {
+        (self.undone > 0).then(|| {
+            format!(
+                "No DONE: {} of {} streams ended without [DONE]; a finish_reason says that they are whole.",
+                grouped(self.undone),
+                grouped(self.streamed)
             )
         })
     }

@@ -65,7 +65,17 @@ fn reply_failure(reading: &Reading) -> Option<ErrorDetails> {
             "The reply has no content.",
         )
     };
-    reading.pieces.is_empty().then(empty)
+    if reading.pieces.is_empty() {
+        return Some(empty());
+    }
+    // A proxy that loses its server closes the body as it should; what came may be half an answer, and a fast one.
+    reading.truncated.then(|| {
+        details(
+            None,
+            "Truncated",
+            "The stream was truncated: it ended with neither a finish_reason nor [DONE].",
+        )
+    })
 }
 
 /// A request that the run cut; these are in no group, so each may say how far it came.

@@ -36,6 +36,8 @@ pub(super) struct Reading {
     pub(super) keep_alive_count: u32,
     pub(super) event_count: usize,
     pub(super) streamed: bool,
+    /// A stream whose framing was whole ended without a word that it was meant to: neither a finish reason nor `[DONE]`.
+    pub(super) truncated: bool,
     /// Read of the last response event, comments aside.
     pub(super) last_read: Option<u32>,
 }
@@ -62,6 +64,8 @@ pub(super) fn read(kind: EndpointKind, exchange: &Exchange, keep: Keep) -> Readi
             let bytes = event_bytes(exchange, mark);
             reading.event(&mut chunks, bytes, mark.read, keep.text);
         }
+        let ended = reading.done_seen || reading.finish_reason.is_some();
+        reading.truncated = kind.ends_with_done() && !ended;
         if keep.marks {
             reading.marks = marks.into_owned();
         }
