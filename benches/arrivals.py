@@ -8,8 +8,8 @@ import rig
 import server_log
 
 COLUMNS = (
-    "tool", "pattern", "asked /s", "achieved /s", "off by", "lag p50", "lag p99", "lag max", "gaps: mean / asked", "gaps: deviation / mean",
-    "gaps: distance from the law")
+    "tool", "pattern", "asked /s", "arrived /s", "off by", "drawn /s", "achieved /s", "off by", "lag p50", "lag p99", "lag max",
+    "gaps: mean x asked", "gaps: deviation / mean", "gaps: distance from the law")
 
 
 def commands(arguments, tool, pattern, rate, url, folder):
@@ -59,17 +59,27 @@ def measure(arguments, tool, pattern, rate, folder):
         words = commands(arguments, tool, pattern, rate, server.url, folder)
         rig.run(words, arguments.client_core, folder / "client.log", limit_s=120 + 4 * arguments.seconds)
     summary = records.summary(folder / "client")
-    # The last requests that the server saw; those before are of the warmup.
-    received = sorted(request.received for request in server_log.read(server.log).requests.values() if request.received is not None)
-    received = received[-count(arguments, rate):]
+    received = [request.received for request in server_log.read(server.log).requests.values() if request.received is not None]
+    received = of_profiling(received, records.phases(folder / "client"))
     mean, spread, off = law_of(gaps_of(received), rate, pattern)
     lag = summary.get("schedule_lag") or {}
     value = lambda tag: (summary.get(tag) or {}).get("avg")
-    # A tool that does not say what it achieved is judged by what arrived.
-    achieved = value("achieved_request_rate") or 1e9 * (len(received) - 1) / (received[-1] - received[0])
     return {
-        "asked": value("asked_request_rate") or rate, "achieved": achieved, "lag_p50_ms": lag.get("p50"), "lag_p99_ms": lag.get("p99"),
-        "lag_max_ms": lag.get("max"), "mean": mean, "spread": spread, "distance": off, "requests": len(received)}
+        "asked": rate, "arrived": arrived(received), "drawn": value("asked_request_rate"), "achieved": value("achieved_request_rate"),
+        "lag_p50_ms": lag.get("p50"), "lag_p99_ms": lag.get("p99"), "lag_max_ms": lag.get("max"), "mean": mean, "spread": spread,
+        "distance": off, "requests": len(received)}
+
+
+def of_profiling(received, phases):
+    """The arrivals that are of profiling. The warmup ends before profiling begins, so its arrivals, as many as it has records, are the
+    first; what no record tells of is nobody's."""
+    warmup = phases.get("warmup", 0)
+    return sorted(received)[warmup:warmup + phases.get("profiling", 0)]
+
+
+def arrived(received):
+    """Arrivals a second, first to last; a tool's own word is not asked."""
+    return 1e9 * (len(received) - 1) / (received[-1] - received[0])
 
 
 def body(arguments, folder):
@@ -89,10 +99,17 @@ def body(arguments, folder):
 
 def line(tool, pattern, middle):
     micro = lambda name: rig.shown(None if middle.get(name) is None else middle[name] * 1000)
-    off = (middle["achieved"] / middle["asked"] - 1) * 100
     return [
-        tool, pattern, rig.shown(middle["asked"]), rig.shown(middle["achieved"]), f"{off:+.3f} %", micro("lag_p50_ms"), micro("lag_p99_ms"),
-        micro("lag_max_ms"), rig.shown(middle["mean"], 4), rig.shown(middle["spread"], 3), rig.shown(middle["distance"], 3)]
+        tool, pattern, rig.shown(middle["asked"]), rig.shown(middle["arrived"]), off_by(middle["arrived"], middle["asked"]),
+        rig.shown(middle["drawn"]), rig.shown(middle["achieved"]), off_by(middle["achieved"], middle["drawn"]), micro("lag_p50_ms"),
+        micro("lag_p99_ms"), micro("lag_max_ms"), rig.shown(middle["mean"], 4), rig.shown(middle["spread"], 3),
+        rig.shown(middle["distance"], 3)]
+
+
+def off_by(rate, aim):
+    """A rate against another, in percent; a dash where a tool does not say one of them."""
+    known = rate is not None and aim is not None and not math.isnan(rate) and not math.isnan(aim)
+    return f"{(rate / aim - 1) * 100:+.3f} %" if known else "-"
 
 
 def arguments():

@@ -153,6 +153,15 @@ def values(folder, tag):
     return found
 
 
+def phases(folder):
+    """How many records each phase has, by its name."""
+    counts = {}
+    for line in lines(pathlib.Path(folder) / RECORDS):
+        phase = line["metadata"].get("benchmark_phase", "profiling")
+        counts[phase] = counts.get(phase, 0) + 1
+    return counts
+
+
 def summary(folder):
     """`profile_export_aiperf.json`."""
     path = pathlib.Path(folder) / SUMMARY

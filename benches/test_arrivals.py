@@ -12,6 +12,23 @@ class Laws(unittest.TestCase):
     def test_gaps_are_of_arrivals_in_order(self):
         self.assertEqual(arrivals.gaps_of([3_000_000_000, 1_000_000_000, 1_500_000_000]), [0.5, 1.5])
 
+    def test_arrivals_of_the_warmup_are_left_out_however_many_were_sent(self):
+        received = [7, 1, 5, 3, 9]
+        self.assertEqual(arrivals.of_profiling(received, {"warmup": 2, "profiling": 3}), [5, 7, 9])
+        self.assertEqual(arrivals.of_profiling(received, {"warmup": 1, "profiling": 3}), [3, 5, 7])
+        self.assertEqual(arrivals.of_profiling(received, {"profiling": 5}), [1, 3, 5, 7, 9])
+
+    def test_both_tools_are_judged_by_what_arrived_and_ours_by_its_draw_too(self):
+        self.assertAlmostEqual(arrivals.arrived([0, 10_000_000, 20_000_000]), 100)
+        middle = {
+            "asked": 100.0, "arrived": 99.0, "drawn": 98.0, "achieved": 98.0, "lag_p50_ms": 0.01, "lag_p99_ms": None, "lag_max_ms": 1.0,
+            "mean": 1.0, "spread": 0.0, "distance": 0.0}
+        line = arrivals.line("tokenring", "constant", middle)
+        self.assertEqual(len(line), len(arrivals.COLUMNS))
+        self.assertEqual([line[4], line[7]], ["-1.000 %", "+0.000 %"])
+        silent = arrivals.line("AIPerf", "constant", {**middle, "drawn": float("nan"), "achieved": float("nan")})
+        self.assertEqual([silent[4], silent[5], silent[6], silent[7]], ["-1.000 %", "-", "-", "-"])
+
     def test_even_gaps_have_no_spread(self):
         mean, spread, off = arrivals.law_of([0.01] * 50, 100, "constant")
         self.assertAlmostEqual(mean, 1)

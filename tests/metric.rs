@@ -869,19 +869,21 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 fn any_context() -> impl Strategy<Value = Context> {
-    any::<[bool; 5]>().prop_map(
+    any::<[bool; 6]>().prop_map(
         |[
             streaming,
             use_server_token_count,
             per_chunk_usage,
             goodput,
             words,
+            ends_with_done,
         ]| Context {
             streaming,
             use_server_token_count,
             per_chunk_usage,
             server_counts_words: words,
             asked_input: words.then_some(550.0),
+            ends_with_done,
             goodput: if goodput {
                 vec![Slo {
                     tag: "request_latency".to_owned(),

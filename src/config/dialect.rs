@@ -136,6 +136,12 @@ impl EndpointKind {
         all.find(|kind| kind.facts().name == name)
     }
 
+    /// Whole streams of this dialect end with a `finish_reason` and `[DONE]`.
+    #[must_use]
+    pub const fn ends_with_done(self) -> bool {
+        matches!(self, EndpointKind::Chat | EndpointKind::Completions)
+    }
+
     /// The name as in `--endpoint-type`.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -268,8 +268,8 @@ pub(super) fn check(settings: &Settings, problems: &mut Problems) {
             WARMUP.ramp
         ));
     }
-    let rated = warm || given("--user-centric-rate");
-    if given("--late-policy") && !rated {
+    // Users are never late against the rate: each counts on from a turn that was.
+    if given("--late-policy") && !warm {
         problems.push("--late-policy needs --request-rate: without a rate no arrival is late");
     }
     if given("--arrival-smoothness") {

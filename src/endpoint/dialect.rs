@@ -146,7 +146,7 @@ pub struct Seen {
 /// How a stream says that it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By `[DONE]`. Some servers leave it out, so a stream without it is whole if its connection says so.
+    /// By `[DONE]`. Some servers leave it out, so a stream without it is whole if it gave a reason for its end.
     DoneMark,
     /// By an event that the dialect marks with [`Piece::complete`]. A stream without it was cut, and its request has failed.
     Event,

@@ -3,6 +3,8 @@
 //! In: the phase's plan. Out: idle connections in the pool, or a count of those that could not be opened. Never: holds a phase
 //! back for longer than [`LONGEST`].
 
+use std::collections::VecDeque;
+
 use crate::clock::{Nanos, Tick};
 use crate::driver::ConnId;
 use crate::schedule::Schedule;
@@ -14,6 +16,10 @@ use super::conn::State;
 /// A connection that is not open after so long counts as failed, and the phase starts without it.
 const LONGEST: Nanos = Nanos::from_millis(10_000);
 
+/// Connections that are set up at once, over all workers. More would overrun the queue of a listening socket, 128 of old and on
+/// many systems, and a connection that finds it full is tried again only after a second.
+const AT_ONCE: usize = 128;
+
 /// Connections on their way to being open ahead of a phase.
 #[derive(Default)]
 pub(super) struct Ahead {
@@ -21,6 +27,8 @@ pub(super) struct Ahead {
     until: Option<Tick>,
     /// Neither open nor failed.
     pending: usize,
+    /// Targets of those that are not begun.
+    waiting: VecDeque<u16>,
 }
 
 impl Ahead {
@@ -37,7 +45,7 @@ impl Engine {
         let until = match self.ahead.until {
             Some(until) => until,
             None => {
-                self.open_ahead();
+                self.ahead.waiting = self.missing();
                 let longest = LONGEST.min(self.setup.request_timeout);
                 *self
                     .ahead
@@ -48,6 +56,7 @@ impl Engine {
         if now >= until {
             self.give_up_ahead();
         }
+        self.open_ahead();
         if self.ahead.pending > 0 {
             return Some(until);
         }
@@ -71,37 +80,54 @@ impl Engine {
     pub(super) fn failed_ahead(&mut self, conn: ConnId, fault: Fault) {
         let state = self.table.current(conn).map(|c| c.state);
         if matches!(state, Some(State::Connecting | State::Handshaking)) {
+            self.quiet = None;
             self.ahead.pending = self.ahead.pending.saturating_sub(1);
             self.counts.failed_ahead += 1;
             self.counts.fault_ahead.get_or_insert(fault);
         }
     }
 
-    /// Connection k of the phase belongs to the worker of slot k, and goes where session k of a first phase does.
+    /// Begins as many as may be under way at once.
     fn open_ahead(&mut self) {
-        let Some(plan) = self.setup.phases.get(self.phases.index()) else {
-            return;
-        };
-        let (total, stride) = (plan.slots.pre_connect, Schedule::stride(plan, self.shard));
-        let stride = usize::try_from(stride).unwrap_or(usize::MAX);
-        let targets = self.setup.targets.len();
-        let mut missing = vec![0_usize; targets];
-        if self.shard.index < stride {
-            for number in (self.shard.index..total).step_by(stride) {
-                let order = &self.setup.url_order;
-                missing[usize::from(order[number % order.len()])] += 1;
-            }
-        }
-        for (target, wanted) in missing.into_iter().enumerate() {
-            let target = u16::try_from(target).unwrap_or(u16::MAX);
-            for _ in self.table.held(target)..wanted {
-                self.open(target, None);
-                self.ahead.pending += 1;
-            }
+        let most = (AT_ONCE / self.shard.count).max(1);
+        while self.ahead.pending < most
+            && let Some(target) = self.ahead.waiting.pop_front()
+        {
+            self.ahead.pending += 1;
+            self.open(target, None);
         }
     }
 
+    /// Targets of this worker's share of the phase's connections, as far as they are not there. Connection k of the phase belongs to the
+    /// worker of slot k, and goes where session k of a first phase does.
+    fn missing(&self) -> VecDeque<u16> {
+        let mut missing = VecDeque::new();
+        let Some(plan) = self.setup.phases.get(self.phases.index()) else {
+            return missing;
+        };
+        let (total, stride) = (plan.slots.pre_connect, Schedule::stride(plan, self.shard));
+        let stride = usize::try_from(stride).unwrap_or(usize::MAX);
+        if self.shard.index >= stride {
+            return missing;
+        }
+        let mut wanted = vec![0_usize; self.setup.targets.len()];
+        for number in (self.shard.index..total).step_by(stride) {
+            let target = self.setup.url_order[number % self.setup.url_order.len()];
+            wanted[usize::from(target)] += 1;
+            if wanted[usize::from(target)] > self.table.held(target) {
+                missing.push_back(target);
+            }
+        }
+        missing
+    }
+
+    /// What is not open now will not be.
     fn give_up_ahead(&mut self) {
+        let unbegun = std::mem::take(&mut self.ahead.waiting);
+        if !unbegun.is_empty() {
+            self.counts.failed_ahead += unbegun.len() as u64;
+            self.counts.fault_ahead.get_or_insert(Fault::ConnectTimeout);
+        }
         for conn in self.table.ids() {
             let unused = self.table.current(conn).is_some_and(|c| c.flight.is_none());
             if unused {

@@ -382,6 +382,8 @@ impl Engine {
             }
             self.phases.announced = true;
             self.control.used(index, self.phases.used);
+            // Whoever waits for the last worker knows how each fared.
+            self.control.publish(&self.counts);
             self.control.ready_for(index);
         }
         let Some(plan) = self

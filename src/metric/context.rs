@@ -17,6 +17,8 @@ pub struct Context {
     pub server_counts_words: bool,
     /// Mean length of the prompts asked for, in tokens (`--isl`).
     pub asked_input: Option<f64>,
+    /// Streams of the endpoint's dialect end with `[DONE]`.
+    pub ends_with_done: bool,
     /// What a good request keeps to; empty when no goodput was asked for.
     pub goodput: Vec<Slo>,
 }
@@ -31,6 +33,7 @@ impl Context {
             per_chunk_usage: plan.endpoint.per_chunk_usage,
             server_counts_words: plan.endpoint.built_in_server,
             asked_input: asked_input(&plan.dataset.source),
+            ends_with_done: plan.endpoint.kind.ends_with_done(),
             goodput: plan.goodput.clone(),
         }
     }

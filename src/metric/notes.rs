@@ -13,7 +13,9 @@ pub(super) struct Observed {
     success: u64,
     /// Valid replies that were streams.
     streamed: u64,
-    /// Of those, with two content events or more.
+    /// Of those, without `[DONE]` where that ends one.
+    undone: u64,
+    /// With two content events or more.
     comparable: u64,
     whole: u64,
     content_events: u64,
@@ -46,15 +48,16 @@ impl Observed {
             self.rate_limited += u64::from(record.status == 429);
             self.gaps += u64::from(record.leaves_a_gap);
         } else {
-            self.add_success(record);
+            self.add_success(record, context);
         }
     }
 
-    fn add_success(&mut self, record: &Record) {
+    fn add_success(&mut self, record: &Record, context: &Context) {
         self.success += 1;
         if record.streamed {
             let events = record.chunks.len() as u64;
             self.streamed += 1;
+            self.undone += u64::from(context.ends_with_done && !record.done_seen);
             self.comparable += u64::from(events > 1);
             self.whole += u64::from(record.whole_in_one_read);
             self.content_events += events;
@@ -76,6 +79,7 @@ impl Observed {
         self.streaming |= other.streaming;
         self.success += other.success;
         self.streamed += other.streamed;
+        self.undone += other.undone;
         self.comparable += other.comparable;
         self.whole += other.whole;
         self.content_events += other.content_events;
@@ -106,6 +110,7 @@ impl Observed {
             self.whole_replies(),
             self.bursts(),
             self.untold(),
+            self.undone(),
             self.several_choices(),
         ];
         let of_the_run = [
@@ -168,6 +173,16 @@ impl Observed {
                 grouped(self.several),
                 grouped(self.success),
                 self.choices_most
+            )
+        })
+    }
+
+    fn undone(&self) -> Option<String> {
+        (self.undone > 0).then(|| {
+            format!(
+                "No DONE: {} of {} streams ended without [DONE]; a finish_reason says that they are whole.",
+                grouped(self.undone),
+                grouped(self.streamed)
             )
         })
     }

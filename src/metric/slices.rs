@@ -16,7 +16,7 @@ use super::run::{self, Accumulator};
 use super::sweepline::Span;
 use super::{Context, Row, Window, spacing};
 use crate::clock::Nanos;
-use crate::config::Attribution;
+use crate::config::{Attribution, SlicePlan};
 use crate::record::Record;
 
 /// Gathers the records of a phase by slice.
@@ -26,6 +26,8 @@ pub struct Slices {
     length_ns: u64,
     origin_ns: u64,
     slices: BTreeMap<u64, Slot>,
+    /// Something fell beyond the last slice that is kept.
+    is_cut: bool,
 }
 
 /// What a slice holds. One that only tokens arrived in has no sums.
@@ -62,7 +64,14 @@ impl Slices {
             length_ns: length.0.max(1),
             origin_ns,
             slices: BTreeMap::new(),
+            is_cut: false,
         }
+    }
+
+    /// The run went on beyond [`SlicePlan::MOST`] slices, and what came later is in none.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Takes in one record.
@@ -70,9 +79,11 @@ impl Slices {
         let by_arrival = self.attribution == Attribution::Arrival;
         let start_ns = record.wall_start_ns;
         let own = self.number(start_ns);
-        let slot = self.slices.entry(own).or_default();
-        slot.request_count += 1;
-        slot.sums(&self.context).gather(record, !by_arrival);
+        if self.keeps(own) {
+            let slot = self.slices.entry(own).or_default();
+            slot.request_count += 1;
+            slot.sums(&self.context).gather(record, !by_arrival);
+        }
         self.add_arrived(record);
         if by_arrival {
             self.add_gaps(record);
@@ -104,7 +115,7 @@ impl Slices {
         let Some(measured) = whole.window() else {
             return Vec::new();
         };
-        let last = self.number(measured.end_ns);
+        let last = self.number(measured.end_ns).min(SlicePlan::MOST - 1);
         let mut spans = whole.spans.clone();
         spans.sort_unstable();
         let mut spans = spans.into_iter().peekable();
@@ -112,6 +123,9 @@ impl Slices {
         let mut slices = Vec::with_capacity(self.slices.len());
         let mut from = 0;
         while let Some(number) = self.next(from, from <= last && !active.is_empty(), spans.peek()) {
+            if number > last {
+                break;
+            }
             from = number + 1;
             let window = self.window(number, measured);
             while let Some(span) = spans.next_if(|span| span.start_ns < window.end_ns) {
@@ -168,7 +182,7 @@ impl Slices {
     }
 
     fn arrived(&mut self, (number, tokens): (u64, f64)) {
-        if tokens > 0.0 {
+        if tokens > 0.0 && self.keeps(number) {
             let slot = self.slices.entry(number).or_default();
             slot.arrived.add(tokens, 0);
         }
@@ -188,11 +202,22 @@ impl Slices {
             .map(|(at, gap, tokens)| (number(at), gap, tokens))
             .collect();
         for (number, gap) in gaps {
-            self.sums(number).gaps.add(gap);
+            if self.keeps(number) {
+                self.sums(number).gaps.add(gap);
+            }
         }
         for (number, gap, tokens) in of_tokens {
-            self.sums(number).token_gaps.add_times(gap, tokens);
+            if self.keeps(number) {
+                self.sums(number).token_gaps.add_times(gap, tokens);
+            }
         }
+    }
+
+    /// Slices are bounded in number, however long the run.
+    fn keeps(&mut self, number: u64) -> bool {
+        let keeps = number < SlicePlan::MOST;
+        self.is_cut |= !keeps;
+        keeps
     }
 
     fn sums(&mut self, number: u64) -> &mut Accumulator {

@@ -58,14 +58,18 @@ fn reply_failure(reading: &Reading) -> Option<ErrorDetails> {
         };
         return Some(details(Some(code), kind, &error.message));
     }
-    let invalid = |message| Some(details(None, "InvalidInferenceResultError", message));
     if reading.pieces.is_empty() {
-        return invalid("The reply has no content.");
+        return Some(details(
+            None,
+            "InvalidInferenceResultError",
+            "The reply has no content.",
+        ));
     }
-    if reading.cut {
-        return invalid("The stream ended without the event that says that the reply is whole.");
-    }
-    None
+    // A proxy that loses its server closes the body as it should; what came may be half an answer, and a fast one.
+    reading.truncated.map(|missed| {
+        let message = format!("The stream was truncated: it ended {missed}.");
+        details(None, "Truncated", &message)
+    })
 }
 
 /// A request that the run cut; these are in no group, so each may say how far it came.

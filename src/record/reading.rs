@@ -35,11 +35,11 @@ pub(super) struct Reading {
     pub(super) error_event: bool,
     /// `[DONE]`, or the event that ends a reply of the dialect.
     pub(super) done_seen: bool,
-    /// A stream without the event that ends each whole one.
-    pub(super) cut: bool,
     pub(super) keep_alive_count: u32,
     pub(super) event_count: usize,
     pub(super) streamed: bool,
+    /// A stream whose framing was whole ended without a word that it was meant to, and this is what it lacked.
+    pub(super) truncated: Option<&'static str>,
     /// Read of the last response event, comments aside.
     pub(super) last_read: Option<u32>,
 }
@@ -69,7 +69,14 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
         if keep.marks {
             reading.marks = marks.into_owned();
         }
-        reading.cut = api.ending() == Ending::Event && !reading.done_seen;
+        let ended = reading.done_seen || reading.finish_reason.is_some();
+        reading.truncated = match api.ending() {
+            Ending::DoneMark if !ended => Some("with neither a finish_reason nor [DONE]"),
+            Ending::Event if !reading.done_seen => {
+                Some("without the event that says that the reply is whole")
+            }
+            _ => None,
+        };
     } else if !exchange.body.is_empty() {
         let last = read_at(exchange, exchange.body.len() as u64);
         reading.last_read = Some(last);

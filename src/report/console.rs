@@ -4,7 +4,7 @@
 //! code, or a number without its unit.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
@@ -70,11 +70,17 @@ pub fn render(report: &RunReport, width: u16, files: &[(String, PathBuf)]) -> St
     let seconds = summary.window.length().seconds();
     line(&mut out, &format!("Benchmark Duration: {seconds:.2} sec"));
     for (kind, path) in files {
-        line(&mut out, &format!("{kind}: {}", path.display()));
+        file(&mut out, kind, path);
     }
     let log = ArtifactNames::new(&report.plan.output).log();
-    line(&mut out, &format!("Log File: {}", log.display()));
+    file(&mut out, "Log File", &log);
     out
+}
+
+/// The folder has the model's name in it, which may hold anything.
+fn file(out: &mut String, kind: &str, path: &Path) {
+    let path = path.display().to_string();
+    line(out, &format!("{kind}: {}", escape_controls(&path)));
 }
 
 fn line(out: &mut String, text: &str) {

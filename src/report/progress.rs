@@ -40,11 +40,43 @@ pub struct Progress {
 enum View {
     Silent,
     Bar(ProgressBar),
-    Lines {
-        interval: Nanos,
-        due: Nanos,
-        phase: String,
-    },
+    Lines(Lines),
+}
+
+/// When plain lines are due.
+#[derive(Debug)]
+struct Lines {
+    interval: Nanos,
+    due: Nanos,
+    phase: String,
+}
+
+/// The first line of a phase comes after so long at most: whoever looks at a log wants to know soon that something moves.
+const FIRST_LINE: Nanos = Nanos::from_millis(5_000);
+
+impl Lines {
+    fn new(interval: Nanos) -> Lines {
+        Lines {
+            interval,
+            due: interval.min(FIRST_LINE),
+            phase: String::new(),
+        }
+    }
+
+    /// Whether it is time for a line in `phase`, `elapsed` after its start.
+    fn are_due(&mut self, phase: &str, elapsed: Nanos) -> bool {
+        if self.phase != phase {
+            *self = Lines {
+                phase: phase.to_owned(),
+                ..Lines::new(self.interval)
+            };
+        }
+        let due = elapsed >= self.due;
+        if due {
+            self.due = elapsed + self.interval;
+        }
+        due
+    }
 }
 
 /// Writes a line to standard error. Its reader may be gone (`2>&1 | head`), which is no reason for a run to die.
@@ -62,11 +94,7 @@ impl Progress {
         let view = match (ui, drawable, interval) {
             (UiKind::None, ..) | (_, false, None) => View::Silent,
             (_, true, _) => View::Bar(bar()),
-            (_, false, Some(interval)) => View::Lines {
-                interval,
-                due: interval,
-                phase: String::new(),
-            },
+            (_, false, Some(interval)) => View::Lines(Lines::new(interval)),
         };
         Progress { view }
     }
@@ -85,17 +113,8 @@ impl Progress {
                 bar.set_position(position);
                 bar.set_message(line(state));
             }
-            View::Lines {
-                interval,
-                due,
-                phase,
-            } => {
-                if *phase != state.phase {
-                    phase.clone_from(&state.phase);
-                    *due = *interval;
-                }
-                if state.elapsed >= *due {
-                    *due = state.elapsed + *interval;
+            View::Lines(lines) => {
+                if lines.are_due(&state.phase, state.elapsed) {
                     tell(&line(state));
                 }
             }
@@ -151,5 +170,22 @@ fn remaining(state: &ProgressState) -> Option<f64> {
     match (by_count, by_time) {
         (Some(count), Some(time)) => Some(count.min(time)),
         (count, time) => count.or(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_comes_soon_and_the_others_at_the_interval() {
+        for (interval, dues) in [(30, [5, 35, 65]), (2, [2, 4, 6])] {
+            let mut lines = Lines::new(Nanos::from_millis(interval * 1_000));
+            for phase in ["warmup", "profiling"] {
+                let due = |&second: &u64| lines.are_due(phase, Nanos::from_millis(second * 1_000));
+                let shown: Vec<u64> = (0..=dues[2]).filter(due).collect();
+                assert_eq!(shown, dues, "{phase}");
+            }
+        }
     }
 }

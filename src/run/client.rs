@@ -150,7 +150,7 @@ fn connections(counts: &Counts) -> String {
 }
 
 /// What became of connections that should have been open before the start and were not.
-fn failed_ahead(counts: &Counts) -> Option<String> {
+pub(super) fn failed_ahead(counts: &Counts) -> Option<String> {
     let why = counts.fault_ahead?.message();
     let (failed, opened) = (counts.failed_ahead, counts.opened_ahead);
     Some(format!(

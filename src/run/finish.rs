@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::config::{DatasetSource, LogLevel, PhaseKind, Plan};
+use crate::config::{DatasetSource, LogLevel, PhaseKind, Plan, SlicePlan};
 use crate::metric::health::Level;
 use crate::metric::{Accumulator, Summary};
 use crate::report::{self, InputBodies, Log, PhaseReport, RunReport};
@@ -96,6 +96,12 @@ fn report_of(prepared: &Prepared, cores: &Cores, run: &Run, summaries: &[Summary
         client.notes.push(format!(
             "{} requests were sent, but {recorded} were recorded: please report this defect",
             run.workers.counts.sent
+        ));
+    }
+    if run.recorded.slices_cut {
+        let most = SlicePlan::MOST;
+        client.notes.push(format!(
+            "--slice-duration: only the first {most} slices are kept; what came after them is in the run's metrics and in no slice"
         ));
     }
     RunReport {

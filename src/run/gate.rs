@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::clock::{Clock, Nanos, Tick};
 use crate::engine::{Control, Counts, Stop};
+use crate::wire::Fault;
 
 /// Between the last worker's arrival at a phase and the phase's start: longer than the gate's polling interval, so that all start
 /// together.
@@ -20,6 +21,8 @@ pub(super) struct Gate {
     phases: Vec<Border>,
     stop: AtomicU8,
     gauges: Vec<Gauge>,
+    /// Why the first connection that was to be open ahead of a phase is not.
+    fault_ahead: OnceLock<Fault>,
 }
 
 struct Border {
@@ -40,6 +43,8 @@ struct Gauge {
     failed: AtomicU64,
     cancelled: AtomicU64,
     in_flight: AtomicU64,
+    opened_ahead: AtomicU64,
+    failed_ahead: AtomicU64,
 }
 
 impl Gate {
@@ -58,6 +63,7 @@ impl Gate {
             phases: (0..=phase_count).map(|_| border()).collect(),
             stop: AtomicU8::new(0),
             gauges: (0..worker_count).map(|_| Gauge::default()).collect(),
+            fault_ahead: OnceLock::new(),
         }
     }
 
@@ -90,8 +96,19 @@ impl Gate {
             sum.failed += gauge.failed.load(Ordering::Relaxed);
             sum.cancelled += gauge.cancelled.load(Ordering::Relaxed);
             sum.in_flight += gauge.in_flight.load(Ordering::Relaxed);
+            sum.opened_ahead += gauge.opened_ahead.load(Ordering::Relaxed);
+            sum.failed_ahead += gauge.failed_ahead.load(Ordering::Relaxed);
         }
+        sum.fault_ahead = self.fault_ahead.get().copied();
         sum
+    }
+
+    /// Connections were to be open before the first phase, and not one is: how many, and why.
+    pub(super) fn nothing_opened(&self) -> Option<(u64, Fault)> {
+        let counts = self.counts();
+        let none = counts.opened_ahead == 0 && counts.sent == 0;
+        let fault = counts.fault_ahead.filter(|_| none)?;
+        Some((counts.failed_ahead, fault))
     }
 
     /// A worker has come to `phase`; the last one sets its start to what `start` says.
@@ -125,9 +142,13 @@ impl Control for WorkerGate {
     }
 
     fn ready_for(&self, phase: usize) {
-        let clock = &self.gate.clock;
-        self.gate
-            .arrive(phase, |_| clock.now().plus(clock.rate().ticks(LEAD)));
+        let gate = &self.gate;
+        gate.arrive(phase, |_| {
+            if gate.nothing_opened().is_some() {
+                gate.stop(Stop::Now);
+            }
+            gate.clock.now().plus(gate.clock.rate().ticks(LEAD))
+        });
     }
 
     fn hand_over(&self, phase: usize, at: Tick) {
@@ -162,5 +183,14 @@ impl Control for WorkerGate {
         gauge.failed.store(counts.failed, Ordering::Relaxed);
         gauge.cancelled.store(counts.cancelled, Ordering::Relaxed);
         gauge.in_flight.store(counts.in_flight, Ordering::Relaxed);
+        if let Some(fault) = counts.fault_ahead {
+            self.gate.fault_ahead.get_or_init(|| fault);
+            gauge
+                .failed_ahead
+                .store(counts.failed_ahead, Ordering::Relaxed);
+        }
+        gauge
+            .opened_ahead
+            .store(counts.opened_ahead, Ordering::Relaxed);
     }
 }

@@ -101,6 +101,18 @@ pub enum RunError {
         "--timestamp-source kernel: only Linux stamps what TCP receives ({0}); use --timestamp-source user"
     )]
     Stamps(String),
+    /// No connection could be opened before the start.
+    #[error(
+        "--pre-connect: none of {count} connections to {server} could be opened before the start ({why}); start the server, or correct --url"
+    )]
+    PreConnect {
+        /// How many were tried.
+        count: u64,
+        /// Where to.
+        server: String,
+        /// Why the first of them failed.
+        why: &'static str,
+    },
     /// The readiness probe gave up.
     #[error("--wait-for-model-timeout: {0}")]
     NotReady(String),
@@ -286,6 +298,15 @@ fn conduct(
         .join()
         .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?
         .complete();
+    if let Some((count, fault)) = gate.nothing_opened() {
+        let servers = plan.endpoint.urls.iter();
+        let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
+        return Err(RunError::PreConnect {
+            count,
+            server: servers.collect::<Vec<_>>().join(", "),
+            why: fault.message().trim_end_matches('.'),
+        });
+    }
     let overflowed = overflowed.load(Ordering::Relaxed);
     Ok(Run {
         recorded,

@@ -67,6 +67,8 @@ pub(super) struct Recorded {
     pub(super) accumulators: Vec<Accumulator>,
     /// Profiling slice by slice, where that was asked for.
     pub(super) slices: Option<Vec<Slice>>,
+    /// There were more slices than are kept.
+    pub(super) slices_cut: bool,
     /// (kind, path) of the per-request files.
     pub(super) files: Vec<(String, std::path::PathBuf)>,
     /// The failed-request threshold was passed.
@@ -394,6 +396,7 @@ impl Recorder {
             .next();
         let slices = self.slices.take().zip(profiling);
         Recorded {
+            slices_cut: slices.as_ref().is_some_and(|(slices, _)| slices.is_cut()),
             slices: slices.map(|(slices, whole)| slices.finish(whole)),
             accumulators,
             files,

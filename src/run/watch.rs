@@ -13,6 +13,7 @@ use crate::engine::Stop;
 use crate::report::{Progress, ProgressState, tell};
 
 use super::RunError;
+use super::client;
 use super::gate::Gate;
 use super::recorder::Live;
 use super::watched::Watched;
@@ -62,12 +63,21 @@ pub(super) fn until_over(
     let mut meter = Meter::default();
     let mut signal_count = 0;
     let mut drawn = Tick(0);
+    let mut told_ahead = false;
     while !workers.are_over() {
         for _ in 0..signals.taken() {
             signal_count += 1;
             obey(gate, signal_count);
         }
         watched.look();
+        if !told_ahead && gate.started(0).is_some() {
+            told_ahead = true;
+            // With none at all the run ends, and says why.
+            let failed = client::failed_ahead(&gate.counts());
+            if let Some(note) = failed.filter(|_| gate.nothing_opened().is_none()) {
+                tell(&format!("Note: {note}"));
+            }
+        }
         let now = clock.now();
         if clock.rate().nanos(now.since(drawn)) >= DRAW_EVERY {
             drawn = now;

@@ -21,6 +21,10 @@ pub enum Step {
     Words(Vec<String>, Duration),
     /// The same, but it stops after the words: no usage, no end.
     Part(Vec<String>, Duration),
+    /// After a part: the finish reason.
+    Stop,
+    /// After a part: the end of the body, as its framing has it.
+    End,
     /// A reply that is not streamed.
     Whole(String),
     /// The list of models: only `m`.
@@ -98,6 +102,8 @@ fn step_of(text: &str) -> Step {
             let (words, gap) = paced(rest);
             Step::Part(words, gap)
         }
+        "stop" => Step::Stop,
+        "end" => Step::End,
         "whole" => Step::Whole(rest.to_owned()),
         "status" => Step::Status(rest.parse().unwrap()),
         "usage" => {
@@ -403,14 +409,15 @@ impl Link {
                 Step::Part(words, gap) => self.stream_words(words, *gap, completions)?,
                 Step::Words(words, gap) => {
                     self.stream_words(words, *gap, completions)?;
-                    let mut rest = event(&json!({"choices": [{"index": 0, "delta": {}, "text": "",
-                        "finish_reason": "stop"}]}));
+                    let mut rest = stop();
                     if let Some(usage) = &usage {
                         rest += &event(&json!({"choices": [], "usage": usage}));
                     }
                     rest += &chunk("data: [DONE]\n\n");
                     self.write_last(&(rest + "0\r\n\r\n"), open)?;
                 }
+                Step::Stop => self.write(&stop())?,
+                Step::End => self.write_last("0\r\n\r\n", open)?,
                 Step::Whole(text) => {
                     let mut body = if completions {
                         json!({"object": "text_completion", "choices": [{"index": 0, "text": text,
@@ -479,6 +486,11 @@ impl Link {
             std::thread::sleep(left.min(Duration::from_millis(20)));
         }
     }
+}
+
+/// The event with the finish reason.
+fn stop() -> String {
+    event(&json!({"choices": [{"index": 0, "delta": {}, "text": "", "finish_reason": "stop"}]}))
 }
 
 fn chunk(text: &str) -> String {

@@ -168,6 +168,27 @@ fn replies_without_events_hold_their_prefill_slot_to_the_end() {
     }
 }
 
+/// So many that the server's queue of new connections would overflow if they all came at once.
+#[test]
+fn connections_ahead_of_a_phase_are_opened_some_at_a_time() {
+    for (workers, most) in [(1, 128), (3, 126)] {
+        let mut bench = Bench::new(with_slots(
+            closed_loop(400, 400),
+            SlotPlan {
+                pre_connect: 400,
+                ..SlotPlan::default()
+            },
+        ));
+        bench.workers = workers;
+        let played = bench.play(simulation());
+        assert_eq!(played.counts.opened_ahead, 400);
+        let ticks = played.exchanges.iter().map(|e| e.ticks);
+        let spans = ticks.map(|t| (t.connect_start, t.connect_end));
+        let at_once = under_way(spans).into_iter().map(|(_, open)| open).max();
+        assert_eq!(at_once, Some(most), "{workers} workers");
+    }
+}
+
 /// A connection that is there costs the first request nothing, and its set-up is told all the same.
 #[test]
 fn a_burst_on_open_connections_goes_out_at_once() {

@@ -257,6 +257,21 @@ fn with_a_rate_the_target_is_the_cap_and_waiting_is_not_in_flight() {
     assert!(reason.contains("no --concurrency"), "{reason}");
 }
 
+/// However long the run and short the slice, only so many are kept, and that is said.
+#[test]
+fn slices_are_bounded_in_number() {
+    let most = tokenring::config::SlicePlan::MOST;
+    for (last, cut) in [(most - 1, false), (most, true)] {
+        let records = [streamed(0, &[10]), streamed(last, &[0])];
+        let length = Nanos::from_millis(1);
+        let mut slices = Slices::new(&streaming(), Attribution::Aiperf, length, WALL_NS);
+        records.iter().for_each(|record| slices.add(record));
+        assert_eq!(slices.is_cut(), cut);
+        let kept = slices.finish(&play(&records, closed_loop(1)));
+        assert_eq!(kept.len(), if cut { 1 } else { 2 });
+    }
+}
+
 fn sliced(records: &[Record], length_ms: u64, attribution: Attribution) -> Vec<Slice> {
     let context = streaming();
     let length = Nanos::from_millis(length_ms);
