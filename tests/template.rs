@@ -156,6 +156,83 @@ fn errors_say_the_line_and_what_the_template_said() {
     assert!(error.contains("1048577 bytes"), "{error}");
 }
 
+/// One line a body in `template/bodies.jsonl`: messages, tools and variables as a template is to get them.
+#[test]
+fn bodies_of_every_api_say_the_same() {
+    let lines = text(&folder().join("bodies.jsonl"));
+    for line in lines.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let name = case["name"].as_str().unwrap();
+        let body = serde_json::to_vec(&case["body"]).unwrap();
+        let said = tokenring::endpoint::dialogue(&body);
+        let said = said.map_or(Value::Null, |said| {
+            serde_json::json!({
+                "messages": said.messages,
+                "tools": said.tools,
+                "variables": said.variables,
+            })
+        });
+        assert_eq!(said, case["said"], "{name}");
+    }
+    assert!(lines.lines().count() >= 8, "cases are missing");
+    assert!(tokenring::endpoint::dialogue(b"{\"messages\": [").is_none());
+}
+
+/// Servers hand arguments over as objects, and contents as one text, unless the template wants otherwise.
+#[test]
+fn messages_are_prepared_as_servers_do() {
+    let call = |arguments: &str| Dialogue {
+        messages: vec![serde_json::json!({
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+            "tool_calls": [{"function": {"name": "f", "arguments": arguments}}],
+        })],
+        ..Dialogue::default()
+    };
+    let each = "{% for c in messages[0].tool_calls %}";
+    let cases = [
+        (
+            "{{ c.function.arguments | tojson }}",
+            r#"{"x":[1]}"#,
+            r#"{"x": [1]}"#,
+        ),
+        (
+            "{{ 'args ' + c.function.arguments }}",
+            r#"{"x":[1]}"#,
+            r#"args {"x":[1]}"#,
+        ),
+        (
+            "{{ c.function.arguments | tojson }}",
+            "not json",
+            r#""not json""#,
+        ),
+        ("{{ c.function.arguments | tojson }}", "[1]", r#""[1]""#),
+        ("{{ messages[0].content }}", "", "a\nb"),
+        (
+            "{% for part in messages[0].content %}<{{ part.text }}>{% endfor %}",
+            "",
+            "<a><b>",
+        ),
+    ];
+    for (inside, arguments, right) in cases {
+        // A template that has no calls to walk through is tried with a plain message when it is read.
+        let source = format!(
+            "{each}{inside}{{% endfor %}}{{% if not messages[0].tool_calls %}}{inside}{{% endif %}}"
+        );
+        let source = if inside.contains("c.") {
+            format!("{each}{inside}{{% endfor %}}")
+        } else {
+            source
+        };
+        let template = ChatTemplate::new(&source, &[], now()).unwrap();
+        assert_eq!(
+            template.render(&call(arguments)).unwrap(),
+            right,
+            "{inside}"
+        );
+    }
+}
+
 /// Pieces of templates, put together in any order.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

@@ -33,7 +33,8 @@ pub struct Counts {
     pub template: TemplateTokens,
     /// Valid requests by finish reason; `none` where the reply told none.
     pub finish_reasons: BTreeMap<String, u64>,
-    discrepancies: Flagged,
+    /// Requests with a server's count over 10 % off, among those that could be compared.
+    pub discrepancies: Flagged,
 }
 
 /// Two counts of the same tokens, over the requests that have both.
@@ -79,9 +80,11 @@ pub struct TemplateTokens {
 
 /// How many of how many requests that could be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Flagged {
-    judged: u64,
-    flagged: u64,
+pub struct Flagged {
+    /// Those that could be judged.
+    pub judged: u64,
+    /// Those of them that it is true of.
+    pub flagged: u64,
 }
 
 impl Counts {

@@ -29,7 +29,7 @@ mod sweepline;
 mod weighted;
 
 pub use context::Context;
-pub use counts::{Compared, Counts, Lengths, TemplateTokens};
+pub use counts::{Compared, Counts, Flagged, Lengths, TemplateTokens};
 pub use frame::PhaseFrame;
 pub use run::Accumulator;
 pub use slices::{Slice, Slices};

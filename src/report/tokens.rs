@@ -104,3 +104,72 @@ fn compared(compared: Compared, asked: Option<f64>) -> Option<Value> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{Lengths, TemplateTokens};
+
+    fn counts() -> Counts {
+        Counts {
+            prompt: Compared {
+                requests: 4,
+                client: 40_000,
+                server: 41_000,
+                over: 3,
+            },
+            asked_input: Some(10_000.0),
+            length: Lengths {
+                requests: 4,
+                asked: 4_096,
+                produced: 1_200,
+                missed: 4,
+                missed_asked: 4_096,
+                missed_produced: 1_200,
+            },
+            template: TemplateTokens {
+                requests: 4,
+                tokens: 88,
+                refused: 0,
+            },
+            finish_reasons: [("stop".to_owned(), 3), ("\u{1b}[2J".to_owned(), 1)].into(),
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn the_console_tells_both_counts_and_why_replies_ended() {
+        let right = "\
+Tokens: prompt 40,000 counted here, 41,000 by the server (+2.5 %), in 4 requests, 3 of them off by over 2 %
+Tokens: output 1,024.00 asked for and 300.00 produced on average, 4 of 4 requests off by over 5 % or 50
+Finish Reasons: stop 3, \\u{1b}[2J 1
+";
+        assert_eq!(lines(&counts()), right);
+        assert_eq!(lines(&Counts::default()), "");
+    }
+
+    #[test]
+    fn the_json_has_what_was_counted_and_no_more() {
+        let json = json(&counts());
+        let right = json!({
+            "prompt": {
+                "asked_mean": 10_000.0,
+                "requests": 4,
+                "client": 40_000,
+                "server": 41_000,
+                "difference_pct": 2.5,
+                "requests_over_2_pct": 3,
+            },
+            "output_length": {
+                "requests": 4,
+                "asked_mean": 1_024.0,
+                "produced_mean": 300.0,
+                "mismatches": 4,
+            },
+            "chat_template": {"requests": 4, "tokens": 88, "refused": 0},
+        });
+        assert_eq!(json, right);
+        assert_eq!(super::json(&Counts::default()), Value::Null);
+        assert_eq!(finish_reasons(&Counts::default()), Value::Null);
+    }
+}

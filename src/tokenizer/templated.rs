@@ -165,3 +165,6 @@ fn special_tokens(configuration: &Value) -> Vec<(String, String)> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;
