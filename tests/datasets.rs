@@ -3,7 +3,11 @@
 //! In: the files of `tests/datasets`. Out: agreement with the text beside each, with the file packed and through other doors. Never: a format
 //! that is tested by code of its own.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a failed step fails the test")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "a failed step fails the test"
+)]
 
 use std::fmt::Write as _;
 use std::fs;
@@ -69,7 +73,11 @@ fn shown(path: &Path, more: &str) -> String {
     let mut text = String::new();
     for conversation in &corpus.conversations {
         let (id, context) = (&conversation.id, conversation.context);
-        let _ = writeln!(text, "conversation {id} {context:?} {:?}", conversation.system);
+        let _ = writeln!(
+            text,
+            "conversation {id} {context:?} {:?}",
+            conversation.system
+        );
         for turn in &conversation.turns {
             let _ = write!(text, "  turn {:?}", turn.texts);
             if !turn.text_names.is_empty() {
@@ -104,7 +112,10 @@ fn files_become_what_the_text_beside_them_says() {
             Ok(found) => format!("taken for {found}\n"),
             Err(sentence) => format!("{sentence}\n"),
         };
-        text += &shown(&path, &format!("--num-dataset-entries 3 --custom-dataset-type {format}"));
+        text += &shown(
+            &path,
+            &format!("--num-dataset-entries 3 --custom-dataset-type {format}"),
+        );
         let beside = PathBuf::from(format!("{}.txt", path.display()));
         if std::env::var_os("BLESS").is_some() {
             fs::write(&beside, &text).unwrap();
@@ -124,10 +135,17 @@ fn files_are_known_for_what_they_are() {
         let known = |(name, _): &&(&str, &str)| *name == format && path.is_file();
         let right = match TAKEN_FOR.iter().find(known) {
             Some((_, other)) => (*other).to_owned(),
-            None => format.replace("speed_bench_math", "speed_bench").replace('_', ""),
+            None => format
+                .replace("speed_bench_math", "speed_bench")
+                .replace('_', ""),
         };
         let found = found(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert_eq!(found.to_lowercase(), right.to_lowercase(), "{}", path.display());
+        assert_eq!(
+            found.to_lowercase(),
+            right.to_lowercase(),
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -136,7 +154,10 @@ fn files_are_known_for_what_they_are() {
 fn packing_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     for path in cases().into_iter().filter(|path| path.is_file()) {
-        let more = format!("--num-dataset-entries 3 --custom-dataset-type {}", format_of(&path));
+        let more = format!(
+            "--num-dataset-entries 3 --custom-dataset-type {}",
+            format_of(&path)
+        );
         let lines = |text: String| -> Vec<String> {
             let of_file = |line: &&str| !line.starts_with("note ");
             text.lines().filter(of_file).map(str::to_owned).collect()
@@ -164,25 +185,97 @@ fn packing_changes_nothing() {
 
 /// What is in a file, the flags, and what is said of it.
 const REFUSALS: &[(&str, &str, &str)] = &[
-    ("{\"captureData\": {}}", "", "looks like sagemaker_data_capture: tokenring does not read captures"),
-    ("{\"session_id\": \"a\", \"turns\": [], \"forks\": []}", "", "looks like dag_jsonl"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type baseten_trace", "does not read Parquet or Arrow: write its rows as a mooncake_trace"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type tracelab", "tracelab: tokenring plays no agents' traces"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type weka_trace", "weka_trace: tokenring plays no agents' traces"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type dag_jsonl", "dag_jsonl: tokenring plays no forks and spawns"),
+    (
+        "{\"captureData\": {}}",
+        "",
+        "looks like sagemaker_data_capture: tokenring does not read captures",
+    ),
+    (
+        "{\"session_id\": \"a\", \"turns\": [], \"forks\": []}",
+        "",
+        "looks like dag_jsonl",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type baseten_trace",
+        "does not read Parquet or Arrow: write its rows as a mooncake_trace",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type tracelab",
+        "tracelab: tokenring plays no agents' traces",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type weka_trace",
+        "weka_trace: tokenring plays no agents' traces",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type dag_jsonl",
+        "dag_jsonl: tokenring plays no forks and spawns",
+    ),
     ("PAR1", "", "is a Parquet file"),
-    ("\u{feff}{\"text\": \"a\"}\n{\"text\": 1}", "", ":2: field text: 1 is not a string"),
-    ("[{\"text\": \"a\"}, {\"text\": \"b\"", "", "the file ends inside the record"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type sharegpt", ":1: field conversations: missing"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type inputs_json", "no list called data"),
-    ("{\"text\": \"a\"}", "--custom-dataset-type raw_payload", ":1: field messages: missing"),
-    ("{\"text\": \"a\", \"delay\": 1}", "--custom-dataset-type random_pool", ":1: field delay: entries are drawn at random"),
-    ("{\"question_id\": 1, \"category\": \"qa\", \"messages\": [\"a\"]}", "--custom-dataset-type speed_bench_math", "no question is of the category math; the file has qa"),
-    ("prompt,output_tokens\na,many\n", "--custom-dataset-type prompts", ":2: field output_tokens: \"many\" is not a whole number"),
-    ("prompt,output_tokens\na\n", "--custom-dataset-type prompts", ":2: 1 cells, but 2 columns"),
-    ("{\"text\": \"a\"}", "--public-dataset sharegpt --custom-dataset-type sharegpt", "exclude each other"),
-    ("{\"text\": \"a\"}", "--prompt-batch-size 3", "draws texts from a random_pool in one file"),
-    ("a word", "", "has none of the fields by which a format is known"),
+    (
+        "\u{feff}{\"text\": \"a\"}\n{\"text\": 1}",
+        "",
+        ":2: field text: 1 is not a string",
+    ),
+    (
+        "[{\"text\": \"a\"}, {\"text\": \"b\"",
+        "",
+        "the file ends inside the record",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type sharegpt",
+        ":1: field conversations: missing",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type inputs_json",
+        "no list called data",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--custom-dataset-type raw_payload",
+        ":1: field messages: missing",
+    ),
+    (
+        "{\"text\": \"a\", \"delay\": 1}",
+        "--custom-dataset-type random_pool",
+        ":1: field delay: entries are drawn at random",
+    ),
+    (
+        "{\"question_id\": 1, \"category\": \"qa\", \"messages\": [\"a\"]}",
+        "--custom-dataset-type speed_bench_math",
+        "no question is of the category math; the file has qa",
+    ),
+    (
+        "prompt,output_tokens\na,many\n",
+        "--custom-dataset-type prompts",
+        ":2: field output_tokens: \"many\" is not a whole number",
+    ),
+    (
+        "prompt,output_tokens\na\n",
+        "--custom-dataset-type prompts",
+        ":2: 1 cells, but 2 columns",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--public-dataset sharegpt --custom-dataset-type sharegpt",
+        "exclude each other",
+    ),
+    (
+        "{\"text\": \"a\"}",
+        "--prompt-batch-size 3",
+        "draws texts from a random_pool in one file",
+    ),
+    (
+        "a word",
+        "",
+        "has none of the fields by which a format is known",
+    ),
 ];
 
 #[test]
@@ -200,15 +293,23 @@ fn what_cannot_be_read_is_refused_with_its_place() {
 fn bad_lines_are_skipped_and_counted_on_demand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("in.jsonl");
-    fs::write(&path, b"{\"text\": \"a\"}\n{\n{\"text\": \"\xff\"}\n{\"text\": \"b\"}\n").unwrap();
+    fs::write(
+        &path,
+        b"{\"text\": \"a\"}\n{\n{\"text\": \"\xff\"}\n{\"text\": \"b\"}\n",
+    )
+    .unwrap();
     let (_, corpus, notes) = read(&path, "--skip-bad-lines").unwrap();
     assert_eq!((corpus.conversations.len(), corpus.bad_lines), (2, 2));
     assert!(
-        notes[0].contains("2 bad lines are left out; the first: ") && notes[0].contains("in.jsonl:2: not JSON"),
+        notes[0].contains("2 bad lines are left out; the first: ")
+            && notes[0].contains("in.jsonl:2: not JSON"),
         "{notes:?}"
     );
     let told = read(&path, "").map(|_| ()).unwrap_err();
-    assert!(told.contains("in.jsonl:3: not UTF-8 from byte 11"), "{told}");
+    assert!(
+        told.contains("in.jsonl:3: not UTF-8 from byte 11"),
+        "{told}"
+    );
 }
 
 /// A pool: as many conversations as entries, others for another seed, batches of texts.
@@ -220,12 +321,19 @@ fn pools_are_drawn_from_by_seed() {
         let plan = plan(path, &more).unwrap();
         let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
         let (corpus, _) = build(&plan, &tokenizer, seed).unwrap();
-        let turns = corpus.conversations.into_iter().map(|one| one.turns[0].texts.clone());
+        let turns = corpus
+            .conversations
+            .into_iter()
+            .map(|one| one.turns[0].texts.clone());
         turns.collect::<Vec<_>>()
     };
     let (one, again, other) = (drawn("", 1), drawn("", 1), drawn("", 2));
     assert_eq!((one.len(), &one), (50, &again));
     assert_ne!(one, other);
     assert!(one.iter().any(|texts| texts.len() == 2) && one.iter().any(|texts| texts.len() == 1));
-    assert!(drawn("--prompt-batch-size 4", 1).iter().all(|texts| texts.len() == 4));
+    assert!(
+        drawn("--prompt-batch-size 4", 1)
+            .iter()
+            .all(|texts| texts.len() == 4)
+    );
 }

@@ -32,6 +32,7 @@ mod single_turn;
 mod speed_bench;
 mod synthetic;
 
+pub use format::entries;
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
 

@@ -52,7 +52,9 @@ fn every_dataset_file_is_sent() {
         .map(|entry| entry.unwrap().path())
         .collect();
     paths.sort();
-    let texts = paths.iter().filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
+    let texts = paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
     let mut count = 0;
     for text in texts {
         let path = text.with_extension("");
