@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tokenring::config::{Command, DatasetSource, Plan, parse};
 use tokenring::dataset::{Corpus, build};
-use tokenring::endpoint::render;
+use tokenring::endpoint::Api;
 use tokenring::tokenizer::ShippedTokenizer;
 
 /// Files that cannot be told from another format, and the one they are taken for.
@@ -94,9 +94,10 @@ fn shown(path: &Path, more: &str) -> String {
     for note in notes {
         let _ = writeln!(text, "note {note}");
     }
+    let api = Api::new(&plan.endpoint).unwrap();
     for conversation in &corpus.conversations {
         for turn in 0..conversation.turns.len() {
-            let body = render(&plan.endpoint, conversation, turn, &[]);
+            let body = api.render(conversation, turn, &[]);
             let _ = writeln!(text, "body {}", String::from_utf8(body).unwrap());
         }
     }
