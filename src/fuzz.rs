@@ -3,6 +3,10 @@
 //! In: arbitrary bytes. Out: a panic when an invariant breaks. Never: a rule that a test does not replay from
 //! `fuzz/regressions/`.
 
+mod dataset;
+
+pub use dataset::dataset;
+
 use crate::wire::{
     ContentKind, Fault, Head, Limits, Response, SseEvent, SseKind, SseScanner, Step, fields,
     header_lines, reason_phrase,

@@ -26,7 +26,7 @@ const ROOMS: &[(&str, &[&str], &str)] = &[
     ("metric",    &["config", "record", "endpoint", "clock"],                      "formulas over typed values; never wire, or a parser's change would change a number"),
     ("report",    &["metric", "record", "config", "endpoint", "dataset", "clock"], "writes what was computed; never the engine, or it would report intentions"),
     ("mock",      &["config", "clock"],                                            "a second, independent reading of HTTP; never wire, or one mistake passes twice"),
-    ("fuzz",      &["wire", "endpoint"],                                           "bodies of the fuzz targets: what reads a peer's bytes"),
+    ("fuzz",      &["wire", "endpoint", "file", "config", "dataset", "tokenizer"], "bodies of the fuzz targets: what reads a peer's bytes, or a stranger's file"),
     ("calibrate", &["config", "clock"],                                            "a user of the program, who sees its files alone"),
     ("run",       &["*"],                                                          "the conductor, the only junction besides driver"),
     ("main",      &["*"],                                                          "arguments, run, exit code"),

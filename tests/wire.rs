@@ -62,7 +62,8 @@ fn captures_are_read_as_expected() {
 #[test]
 fn fuzz_regressions_stay_fixed() {
     type Body = fn(&[u8]);
-    let targets: [(&str, Body); 4] = [
+    let targets: [(&str, Body); 5] = [
+        ("dataset", tokenring::fuzz::dataset),
         ("head", tokenring::fuzz::head),
         ("body", tokenring::fuzz::body),
         ("sse", tokenring::fuzz::sse),

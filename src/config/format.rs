@@ -85,6 +85,12 @@ const REFUSED: &[(&str, Sign, &str)] = &[
 ];
 
 impl FileFormat {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Vec<FileFormat> {
+        FORMATS.iter().map(|row| row.format).collect()
+    }
+
     /// The one that `--custom-dataset-type` calls `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<FileFormat> {

@@ -47,7 +47,10 @@ pub(super) trait Format {
 /// What a format may need beside the records.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
-    pub(super) plan: &'a Plan,
+    /// The plan says how long replies are.
+    pub(super) asked_output: bool,
+    /// Conversations of a dataset that has no number of its own.
+    pub(super) entries: usize,
     pub(super) file: &'a FilePlan,
     pub(super) tokenizer: &'a dyn Tokenizer,
     pub(super) seed: u64,
@@ -76,7 +79,8 @@ pub(super) fn read(
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
     let mut format = open(Setting {
-        plan,
+        asked_output: plan.dataset.output_tokens.is_some(),
+        entries: plan.dataset.entries,
         file,
         tokenizer,
         seed,
@@ -91,6 +95,31 @@ pub(super) fn read(
     let (mut corpus, mut notes) = reading.finish(&file.path, &mut *format)?;
     notes.extend(lines::complete(plan, &file.path, &mut corpus, seed));
     Ok((corpus, notes))
+}
+
+/// What `bytes` hold in the format of `file`, each conversation as text, with what the user should see of them; for fuzzers, which have
+/// no file. Of the plan only the file counts.
+pub fn entries(
+    file: &FilePlan,
+    bytes: Vec<u8>,
+    tokenizer: &dyn Tokenizer,
+) -> Result<Vec<String>, DatasetError> {
+    let mut format = open(Setting {
+        asked_output: false,
+        entries: 3,
+        file,
+        tokenizer,
+        seed: 1,
+    })?;
+    let records = Records::of(Box::new(std::io::Cursor::new(bytes)), format.cut());
+    let mut reading = Reading::new(file.skip_bad_lines, 1);
+    parse(records, &file.path, &mut reading, &mut *format)?;
+    let (corpus, notes) = reading.finish(&file.path, &mut *format)?;
+    let conversations = corpus.conversations.iter();
+    Ok(conversations
+        .map(|conversation| format!("{conversation:?}"))
+        .chain(notes)
+        .collect())
 }
 
 /// Reads all records of one file. `path` is for messages only. Turns have no model yet.

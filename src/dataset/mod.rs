@@ -36,6 +36,7 @@ mod speed_bench;
 mod synthetic;
 mod token_ids;
 
+pub use format::entries;
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
 

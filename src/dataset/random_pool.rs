@@ -35,7 +35,7 @@ impl RandomPool {
         RandomPool {
             pools: BTreeMap::new(),
             folder: setting.file.path.is_dir(),
-            entries: setting.plan.dataset.entries,
+            entries: setting.entries,
             texts: setting.file.prompt_batch,
             seed: setting.seed,
         }

@@ -33,7 +33,7 @@ impl<'a> ShareGpt<'a> {
     pub(super) fn new(setting: Setting<'a>) -> ShareGpt<'a> {
         ShareGpt {
             tokenizer: setting.tokenizer,
-            check_short: setting.plan.dataset.output_tokens.is_none(),
+            check_short: !setting.asked_output,
             read: 0,
             without_pair: 0,
             short: 0,
