@@ -202,7 +202,7 @@ impl<'de> Fields<'de> for Delta<'de> {
             "reasoning_content" => self.reasoning_content = map.next_value()?,
             "reasoning" => self.reasoning = map.next_value()?,
             "tool_calls" | "refusal" => {
-                self.odd |= map.next_value::<Option<IgnoredAny>>()?.is_some()
+                self.odd |= map.next_value::<Option<IgnoredAny>>()?.is_some();
             }
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
