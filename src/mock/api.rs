@@ -1,4 +1,4 @@
-//! A reading of the OpenAI API's request bodies.
+//! A reading of the APIs' request bodies.
 //!
 //! In: a JSON body. Out: what is to be said. Never: a default that the plan or the API does not name.
 
@@ -9,14 +9,45 @@ use crate::config::MockPlan;
 /// Most tokens one request may ask for.
 const TOKENS_MAX: u64 = 1 << 20;
 
-/// The two generating paths.
+/// The generating paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
     /// `/v1/chat/completions`.
     Chat,
     /// `/v1/completions`.
     Completions,
+    /// `/v1/responses`.
+    Responses,
+    /// `/v1/messages`.
+    Messages,
+    /// `/generate`.
+    Generate,
+    /// `/generate_stream`.
+    GenerateStream,
 }
+
+impl Api {
+    /// The API of a path; `None` when nothing is generated there.
+    pub(super) fn of(path: &str) -> Option<Api> {
+        let found = PATHS.iter().find(|(known, _)| *known == path);
+        found.map(|(_, api)| *api)
+    }
+
+    /// Replies are lists of choices, in chunks that have no names.
+    pub(super) fn has_choices(self) -> bool {
+        matches!(self, Api::Chat | Api::Completions)
+    }
+}
+
+/// Where each is.
+pub(super) const PATHS: &[(&str, Api)] = &[
+    ("/v1/chat/completions", Api::Chat),
+    ("/v1/completions", Api::Completions),
+    ("/v1/responses", Api::Responses),
+    ("/v1/messages", Api::Messages),
+    ("/generate", Api::Generate),
+    ("/generate_stream", Api::GenerateStream),
+];
 
 /// What a body asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,22 +77,12 @@ impl Order {
         };
         let model = match fields.get("model") {
             Some(Value::String(model)) => model.clone(),
+            None if matches!(api, Api::Generate | Api::GenerateStream) => String::new(),
             _ => return Err("`model` must be a string".to_owned()),
         };
-        let prompt_tokens = match api {
-            Api::Chat => match fields.get("messages") {
-                Some(Value::Array(messages)) if !messages.is_empty() => messages
-                    .iter()
-                    .map(|message| words(&message["content"]))
-                    .sum(),
-                _ => return Err("`messages` must be a list with at least one message".to_owned()),
-            },
-            Api::Completions => match fields.get("prompt") {
-                Some(prompt @ (Value::String(_) | Value::Array(_))) => words(prompt),
-                _ => return Err("`prompt` must be a string or a list".to_owned()),
-            },
-        };
-        let stream = flag(&value, "stream")?;
+        let prompt_tokens = prompt_tokens(api, &value)?;
+        let stream =
+            api == Api::GenerateStream || (api != Api::Generate && flag(&value, "stream")?);
         let options = &value["stream_options"];
         if !options.is_null() && !stream {
             return Err("`stream_options` needs `stream` to be true".to_owned());
@@ -72,19 +93,48 @@ impl Order {
             stream,
             include_usage: flag(options, "include_usage")?,
             continuous_usage: flag(options, "continuous_usage_stats")?,
-            tokens: tokens(&value, plan)?,
+            tokens: tokens(api, &value, plan)?,
             prompt_tokens,
             seed: plan.seed ^ fnv(body),
         })
     }
 }
 
-/// Output tokens: the limit is always reached, so `ignore_eos` changes nothing.
-fn tokens(value: &Value, plan: &MockPlan) -> Result<u32, String> {
-    let limit = match count(value, "max_completion_tokens")? {
-        None => count(value, "max_tokens")?,
-        some => some,
+/// Words of the prompt, which each API has in another field.
+fn prompt_tokens(api: Api, body: &Value) -> Result<u64, String> {
+    let field = match api {
+        Api::Chat | Api::Messages => "messages",
+        Api::Completions => "prompt",
+        Api::Responses => "input",
+        Api::Generate | Api::GenerateStream => "inputs",
     };
+    let prompt = match &body[field] {
+        Value::Array(messages) if field == "messages" && !messages.is_empty() => messages,
+        _ if field == "messages" => {
+            return Err("`messages` must be a list with at least one message".to_owned());
+        }
+        Value::String(_) | Value::Array(_) => std::slice::from_ref(&body[field]),
+        _ => return Err(format!("`{field}` must be a string or a list")),
+    };
+    let before = ["system", "instructions"].map(|name| words(&body[name]));
+    Ok(before.iter().sum::<u64>() + prompt.iter().map(words).sum::<u64>())
+}
+
+/// Output tokens: the limit is always reached, so `ignore_eos` changes nothing.
+fn tokens(api: Api, body: &Value, plan: &MockPlan) -> Result<u32, String> {
+    let (value, names): (_, &[&str]) = match api {
+        Api::Chat | Api::Completions => (body, &["max_completion_tokens", "max_tokens"]),
+        Api::Responses => (body, &["max_output_tokens"]),
+        Api::Messages => (body, &["max_tokens"]),
+        Api::Generate | Api::GenerateStream => (&body["parameters"], &["max_new_tokens"]),
+    };
+    let mut limit = None;
+    for name in names {
+        limit = limit.or(count(value, name)?);
+    }
+    if api == Api::Messages && limit.is_none() {
+        return Err("`max_tokens` must be a whole number".to_owned());
+    }
     let least = count(value, "min_tokens")?.unwrap_or(0);
     let tokens = match limit {
         Some(0) => return Err("the token limit must be at least 1".to_owned()),
@@ -122,12 +172,15 @@ fn flag(value: &Value, name: &str) -> Result<bool, String> {
     }
 }
 
-/// Words of a text, of a list of texts or of content parts; a number is a token id.
+/// Words of a text, of a message or a part, or of a list of them; a number is a token id.
 fn words(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.split_whitespace().count() as u64,
         Value::Array(items) => items.iter().map(words).sum(),
-        Value::Object(part) => part.get("text").map_or(0, words),
+        Value::Object(part) => {
+            let said = part.get("text").or_else(|| part.get("content"));
+            said.map_or(0, words)
+        }
         Value::Number(_) => 1,
         Value::Null | Value::Bool(_) => 0,
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::api::{Api, Order};
+use super::api::{Api, Order, PATHS};
 use super::request::{Refusal, Request, RequestReader};
 use super::script::{self, Reply};
 use crate::config::MockPlan;
@@ -188,7 +188,7 @@ impl Connection {
     /// Ends the reply when its last event has been written, and begins with a request that waits. True when something was put
     /// into `out`.
     pub(super) fn settle(&mut self, now: u64, shared: &Shared) -> bool {
-        let Some(active) = self.active.take_if(|active| active.reply.is_over()) else {
+        let Some(mut active) = self.active.take_if(|active| active.reply.is_over()) else {
             return false;
         };
         if active.reply.streams() {
@@ -230,11 +230,7 @@ impl Connection {
         let number = shared.tally.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let keep = request.keep_alive;
         let before = self.out.len();
-        let generates = match request.path.as_str() {
-            "/v1/chat/completions" => Some(Api::Chat),
-            "/v1/completions" => Some(Api::Completions),
-            _ => None,
-        };
+        let generates = Api::of(&request.path);
         let page = page(&request.path, shared);
         match (generates, page, request.method.as_str()) {
             (Some(api), _, "POST") => self.generate(api, request, number, now, shared),
@@ -250,10 +246,11 @@ impl Connection {
                 script::error(405, "this path takes GET", keep, allow, &mut self.out);
             }
             (None, None, _) => {
+                let paths: Vec<&str> = PATHS.iter().map(|(path, _)| *path).collect();
                 let message = format!(
-                    "no such path: {}; there are /v1/chat/completions, /v1/completions, \
-                     /v1/models, /health and /metrics",
-                    request.path
+                    "no such path: {}; there are {}, /v1/models, /health and /metrics",
+                    request.path,
+                    paths.join(", ")
                 );
                 script::error(404, &message, keep, "", &mut self.out);
             }

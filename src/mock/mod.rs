@@ -1,4 +1,4 @@
-//! The built-in server: an independent reading of HTTP and of the OpenAI API.
+//! The built-in server: an independent reading of HTTP and of the APIs for text.
 //!
 //! In: requests on a loopback port. Out: replies paced by absolute times. Never: shares code with `wire`, so that one mistake
 //! cannot pass twice.
@@ -30,6 +30,7 @@ mod serve;
 mod tests;
 #[cfg(any(test, not(target_os = "linux")))]
 mod threads;
+mod wording;
 
 use connection::{Shared, Tally};
 #[cfg(target_os = "linux")]

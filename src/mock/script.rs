@@ -7,6 +7,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::api::{Api, Order};
+use super::wording::{self, Said};
 
 /// Each with a leading space is one token of r50k (GPT-2), cl100k and o200k, alone and after any other of them.
 pub(super) const WORDS: [&str; 64] = [
@@ -48,28 +49,25 @@ impl Reply {
         created: u64,
         chunked: bool,
     ) -> Reply {
-        let id = match order.api {
-            Api::Chat => format!("chatcmpl-{number:016x}"),
-            Api::Completions => format!("cmpl-{number:016x}"),
-        };
-        let model = json!(order.model);
-        let (object, delta, end) = match order.api {
-            Api::Chat => ("chat.completion.chunk", r#""delta":{"content":""#, r#""}"#),
-            Api::Completions => ("text_completion", r#""text":""#, r#"""#),
-        };
+        let id = order.api.id(number);
         // OpenAI: with `include_usage` every chunk but the last has a null usage.
         let usage = if order.include_usage && !order.continuous_usage {
             r#","usage":null"#
         } else {
             ""
         };
+        let nothing = Said {
+            id: &id,
+            created,
+            model: &order.model,
+            prompt_tokens: order.prompt_tokens,
+            tokens: 0,
+            text: "",
+        };
+        let (prefix, suffix) = order.api.around_text(nothing, usage);
         Reply {
-            prefix: format!(
-                r#"data: {{"id":"{id}","object":"{object}","created":{created},"model":{model},"choices":[{{"index":0,{delta}"#
-            )
-            .into_bytes(),
-            suffix: format!(r#"{end},"logprobs":null,"finish_reason":null}}]{usage}"#)
-                .into_bytes(),
+            prefix: prefix.into_bytes(),
+            suffix: suffix.into_bytes(),
             end: if chunked { b"}\n\n\r\n" } else { b"}\n\n" },
             random: order.seed,
             order,
@@ -116,10 +114,13 @@ impl Reply {
             )
             .as_bytes(),
         );
+        for (name, data) in self.order.api.opening(self.so_far("")) {
+            self.event(name, &data, out);
+        }
         if self.order.api == Api::Chat {
             let choice = json!({"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null, "finish_reason": null});
             let usage = self.order.continuous_usage.then(|| self.usage());
-            self.event(&self.chunk(&json!([choice]), usage.as_ref()), out);
+            self.event("", &self.chunk(&json!([choice]), usage.as_ref()), out);
         }
     }
 
@@ -151,49 +152,44 @@ impl Reply {
         }
     }
 
-    /// What follows the last content event: the finish reason, usage if asked for, `[DONE]` and the end of the body.
-    pub(super) fn close(&self, out: &mut Vec<u8>) {
+    /// What follows the last content event: the finish reason, usage if asked for, the API's own last words, and the end of the
+    /// body.
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) {
+        if self.order.api.has_choices() {
+            self.close_choices(out);
+        } else {
+            self.text.clear();
+            (self.random, self.said) = (self.order.seed, 0);
+            self.draw(self.order.tokens);
+            for (name, data) in self.order.api.closing(self.so_far(&self.text)) {
+                self.event(name, &data, out);
+            }
+        }
+        if self.chunked {
+            out.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+
+    fn close_choices(&self, out: &mut Vec<u8>) {
         let choice = match self.order.api {
             Api::Chat => {
                 json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "length"})
             }
-            Api::Completions => {
-                json!({"index": 0, "text": "", "logprobs": null, "finish_reason": "length"})
-            }
+            _ => json!({"index": 0, "text": "", "logprobs": null, "finish_reason": "length"}),
         };
         let usage = self.order.continuous_usage.then(|| self.usage());
-        self.event(&self.chunk(&json!([choice]), usage.as_ref()), out);
+        self.event("", &self.chunk(&json!([choice]), usage.as_ref()), out);
         if self.order.include_usage {
-            self.event(&self.chunk(&json!([]), Some(&self.usage())), out);
+            self.event("", &self.chunk(&json!([]), Some(&self.usage())), out);
         }
         self.frame(14, out, |out| out.extend_from_slice(b"data: [DONE]\n\n"));
-        if self.chunked {
-            out.extend_from_slice(b"0\r\n\r\n");
-        }
     }
 
     /// The whole reply of a request that does not stream.
     pub(super) fn whole(&mut self) -> Value {
         self.text.clear();
         self.draw(self.order.tokens);
-        let (object, choice) = match self.order.api {
-            Api::Chat => (
-                "chat.completion",
-                json!({"index": 0, "message": {"role": "assistant", "content": self.text}, "logprobs": null, "finish_reason": "length"}),
-            ),
-            Api::Completions => (
-                "text_completion",
-                json!({"index": 0, "text": self.text, "logprobs": null, "finish_reason": "length"}),
-            ),
-        };
-        json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.order.model,
-            "choices": [choice],
-            "usage": self.usage(),
-        })
+        self.order.api.whole(self.so_far(&self.text))
     }
 
     /// Appends words to `text`.
@@ -207,17 +203,24 @@ impl Reply {
     }
 
     fn usage(&self) -> Value {
-        json!({
-            "prompt_tokens": self.order.prompt_tokens,
-            "completion_tokens": self.said,
-            "total_tokens": self.order.prompt_tokens + u64::from(self.said),
-        })
+        wording::usage(self.so_far(""))
+    }
+
+    fn so_far<'a>(&'a self, text: &'a str) -> Said<'a> {
+        Said {
+            id: &self.id,
+            created: self.created,
+            model: &self.order.model,
+            prompt_tokens: self.order.prompt_tokens,
+            tokens: self.said,
+            text,
+        }
     }
 
     fn chunk(&self, choices: &Value, usage: Option<&Value>) -> Value {
         let object = match self.order.api {
             Api::Chat => "chat.completion.chunk",
-            Api::Completions => "text_completion",
+            _ => "text_completion",
         };
         let mut chunk = json!({
             "id": self.id, "object": object, "created": self.created, "model": self.order.model, "choices": choices,
@@ -230,8 +233,12 @@ impl Reply {
         chunk
     }
 
-    fn event(&self, chunk: &Value, out: &mut Vec<u8>) {
-        let text = format!("data: {chunk}\n\n");
+    fn event(&self, name: &str, data: &Value, out: &mut Vec<u8>) {
+        let text = if name.is_empty() {
+            format!("data: {data}\n\n")
+        } else {
+            format!("event: {name}\ndata: {data}\n\n")
+        };
         self.frame(text.len(), out, |out| {
             out.extend_from_slice(text.as_bytes());
         });

@@ -50,11 +50,11 @@ fn plain_event(order: &Order, said: u32, text: &str, chunked: bool) -> Vec<u8> {
             "chat.completion.chunk",
             "delta",
         ),
-        Api::Completions => ("cmpl-0000000000000007", "text_completion", "text"),
+        _ => ("cmpl-0000000000000007", "text_completion", "text"),
     };
     let said_here = match order.api {
         Api::Chat => format!(r#"{{"content":"{text}"}}"#),
-        Api::Completions => format!(r#""{text}""#),
+        _ => format!(r#""{text}""#),
     };
     let usage = if order.continuous_usage {
         let usage = serde_json::json!({
@@ -76,6 +76,123 @@ fn plain_event(order: &Order, said: u32, text: &str, chunked: bool) -> Vec<u8> {
         format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
     } else {
         event.into_bytes()
+    }
+}
+
+/// Places of the text, the output's count, the prompt's and the reason of the end.
+type Places = [&'static str; 4];
+
+/// APIs that name their events: streamed and whole, fields of a body, and places in the whole answer and in the events.
+const NAMED: [(Api, Api, &str, Places, Places); 3] = [
+    (
+        Api::Responses,
+        Api::Responses,
+        r#""model":"m","instructions":"be brief","input":[{"role":"user","content":"a b"}],"max_output_tokens":9"#,
+        [
+            "/output/0/content/0/text",
+            "/usage/output_tokens",
+            "/usage/input_tokens",
+            "/incomplete_details/reason",
+        ],
+        [
+            "/delta",
+            "/response/usage/output_tokens",
+            "/response/usage/input_tokens",
+            "/response/incomplete_details/reason",
+        ],
+    ),
+    (
+        Api::Messages,
+        Api::Messages,
+        r#""model":"m","system":"be brief","messages":[{"role":"user","content":"a b"}],"max_tokens":9"#,
+        [
+            "/content/0/text",
+            "/usage/output_tokens",
+            "/usage/input_tokens",
+            "/stop_reason",
+        ],
+        [
+            "/delta/text",
+            "/usage/output_tokens",
+            "/message/usage/input_tokens",
+            "/delta/stop_reason",
+        ],
+    ),
+    (
+        Api::GenerateStream,
+        Api::Generate,
+        r#""inputs":"be brief a b","parameters":{"max_new_tokens":9}"#,
+        [
+            "/generated_text",
+            "/details/generated_tokens",
+            "/details/input_length",
+            "/details/finish_reason",
+        ],
+        [
+            "/token/text",
+            "/details/generated_tokens",
+            "/details/input_length",
+            "/details/finish_reason",
+        ],
+    ),
+];
+
+/// Data of an event, whose name must be its type.
+fn data(event: &str) -> serde_json::Value {
+    let (before, data) = event.split_once("data: ").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let name = before.strip_prefix("event: ").map(str::trim_end);
+    assert_eq!(name, data["type"].as_str(), "{event}");
+    data
+}
+
+/// Whole and streamed, an API says the same words, tells the same counts and stops for the same reason.
+#[test]
+fn apis_that_name_their_events_say_the_same_streamed_and_whole() {
+    for (streams, whole, fields, there, here) in NAMED {
+        // The words follow from the body, so both are asked with the same one.
+        let body = format!(r#"{{{fields},"stream":true}}"#);
+        let read = |api| Order::read(api, body.as_bytes(), &MockPlan::default()).unwrap();
+        assert_eq!(
+            (read(streams).tokens, read(streams).prompt_tokens),
+            (9, 4),
+            "{body}"
+        );
+        assert!(read(streams).stream);
+        let answer = Reply::new(read(whole), 1, 7, 5, false).whole();
+        let mut reply = Reply::new(read(streams), 2, 7, 5, false);
+        let mut out = Vec::new();
+        reply.open(false, &mut out);
+        while !reply.is_over() {
+            reply.next_event(&mut out);
+        }
+        reply.close(&mut out);
+        let out = String::from_utf8(out).unwrap();
+        let (_, stream) = out.split_once("\r\n\r\n").unwrap();
+        let events: Vec<serde_json::Value> = stream.split_terminator("\n\n").map(data).collect();
+        let of = |place: &str| {
+            events
+                .iter()
+                .filter_map(|event| event.pointer(place))
+                .collect::<Vec<_>>()
+        };
+        let said: String = of(here[0])
+            .iter()
+            .filter_map(|text| text.as_str())
+            .collect();
+        assert_eq!(
+            Some(said.trim_end_matches("</s>")),
+            answer.pointer(there[0]).unwrap().as_str()
+        );
+        for place in 1..4 {
+            let last = of(here[place]).pop();
+            assert_eq!(last, answer.pointer(there[place]), "{}", here[place]);
+            assert!(
+                last.is_some_and(|value| !value.is_null()),
+                "{}",
+                here[place]
+            );
+        }
     }
 }
 
