@@ -49,6 +49,8 @@ pub(super) trait Format {
 pub(super) struct Setting<'a> {
     /// The plan says how long replies are.
     pub(super) asked_output: bool,
+    /// Bodies have a place for a system message.
+    pub(super) system_slot: bool,
     /// Conversations of a dataset that has no number of its own.
     pub(super) entries: usize,
     pub(super) file: &'a FilePlan,
@@ -80,6 +82,7 @@ pub(super) fn read(
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
     let mut format = open(Setting {
         asked_output: plan.dataset.output_tokens.is_some(),
+        system_slot: plan.endpoint.kind.facts().system_slot,
         entries: plan.dataset.entries,
         file,
         tokenizer,
@@ -106,6 +109,7 @@ pub fn entries(
 ) -> Result<Vec<String>, DatasetError> {
     let mut format = open(Setting {
         asked_output: false,
+        system_slot: true,
         entries: 3,
         file,
         tokenizer,

@@ -26,7 +26,7 @@ pub(super) struct MultiTurn {
 impl MultiTurn {
     pub(super) fn new(setting: Setting<'_>) -> MultiTurn {
         MultiTurn {
-            system_slot: setting.plan.endpoint.kind.facts().system_slot,
+            system_slot: setting.system_slot,
         }
     }
 }
