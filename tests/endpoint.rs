@@ -70,6 +70,7 @@ fn plan(kind: EndpointKind) -> Plan {
             output_tokens: None,
             system_prompt: None,
             fixed_schedule: None,
+            trace: tokenring::config::TracePlan::default(),
         },
         phases: Vec::new(),
         goodput: Vec::new(),

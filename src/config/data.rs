@@ -15,6 +15,7 @@ use super::lex::Settings;
 use super::plan::{
     CorpusKind, DatasetPlan, DatasetSource, EndpointKind, Length, Sampling, SyntheticPlan,
 };
+use super::trace::trace;
 
 /// Entries of a synthetic dataset when no flag gives a size.
 const ENTRIES_DEFAULT: usize = 100;
@@ -62,6 +63,7 @@ pub(super) fn dataset(
     let (source, promoted) = source(settings, problems);
     DatasetPlan {
         fixed_schedule: fixed_schedule(settings, &source, promoted, problems),
+        trace: trace(settings, &source, problems),
         source,
         entries,
         sampling: match settings.choice("--dataset-sampling-strategy") {
@@ -75,7 +77,13 @@ pub(super) fn dataset(
 }
 
 /// File formats that are read.
-const FORMATS: &[&str] = &["single_turn", "multi_turn", "mooncake_trace"];
+const FORMATS: &[&str] = &[
+    "single_turn",
+    "multi_turn",
+    "mooncake_trace",
+    "bailian_trace",
+    "burst_gpt_trace",
+];
 
 /// Fields of a first line, and the format that they are a sign of.
 const SIGNS: &[(&str, &str)] = &[
@@ -92,6 +100,9 @@ const SIGNS: &[(&str, &str)] = &[
 
 /// Tokens that a hash id of a `mooncake_trace` stands for.
 const BLOCK_TOKENS_DEFAULT: u64 = 512;
+
+/// Tokens that a hash id of a `bailian_trace` stands for.
+const BAILIAN_BLOCK_TOKENS_DEFAULT: u64 = 16;
 
 /// Where conversations come from, and whether the file is a trace whose timestamps are followed unasked: one that is named as such by
 /// `--custom-dataset-type` and whose first record has one.
@@ -133,19 +144,24 @@ fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool)
         ));
         ("single_turn", false)
     });
+    let block_tokens = |default| {
+        let tokens = settings.integer(block).unwrap_or(default);
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    };
     let source = match known.unwrap_or(found) {
         "multi_turn" => DatasetSource::MultiTurn { path },
         "mooncake_trace" => DatasetSource::MooncakeTrace {
             path,
-            block_tokens: settings
-                .integer(block)
-                .unwrap_or(BLOCK_TOKENS_DEFAULT)
-                .try_into()
-                .unwrap_or(u32::MAX),
+            block_tokens: block_tokens(BLOCK_TOKENS_DEFAULT),
         },
+        "bailian_trace" => DatasetSource::BailianTrace {
+            path,
+            block_tokens: block_tokens(BAILIAN_BLOCK_TOKENS_DEFAULT),
+        },
+        "burst_gpt_trace" => DatasetSource::BurstGptTrace { path },
         _ => DatasetSource::SingleTurn { path },
     };
-    let promoted = timed && known == Some("mooncake_trace");
+    let promoted = timed && matches!(known, Some("mooncake_trace" | "bailian_trace"));
     (source, promoted)
 }
 
@@ -176,6 +192,12 @@ fn first_record(path: &Path, named: bool) -> Result<(&'static str, bool), String
             return Err("is empty; give a JSONL file with one JSON object in each line".to_owned());
         }
     }
+    if BURST_GPT_COLUMNS.iter().all(|column| {
+        let mut cells = line.split(|byte| *byte == b',');
+        cells.any(|cell| cell.trim_ascii().ends_with(column.as_bytes()))
+    }) {
+        return Ok(("burst_gpt_trace", false));
+    }
     let object = serde_json::from_slice::<Map<String, Value>>(&line);
     let timed = object.as_ref().is_ok_and(|o| o.contains_key("timestamp"));
     match object
@@ -188,6 +210,9 @@ fn first_record(path: &Path, named: bool) -> Result<(&'static str, bool), String
     }
 }
 
+/// Columns whose names in a first row are a sign of a `burst_gpt_trace`.
+const BURST_GPT_COLUMNS: [&str; 3] = ["Timestamp", "Request tokens", "Response tokens"];
+
 const NO_OBJECT: &str = "does not begin with a JSON object in one line; give a single_turn JSONL file, or say which format it has with \
                          --custom-dataset-type";
 
@@ -196,6 +221,9 @@ fn format_of(object: &Map<String, Value>) -> Result<&'static str, String> {
     let said = object.get("type").and_then(Value::as_str);
     if let Some(format) = FORMATS.iter().find(|format| Some(**format) == said) {
         return Ok(format);
+    }
+    if object.contains_key("chat_id") && object.contains_key("parent_chat_id") {
+        return Ok("bailian_trace");
     }
     let mut found = SIGNS.iter().filter(|(key, _)| object.contains_key(*key));
     let Some((_, format)) = found.next() else {

@@ -217,6 +217,30 @@ const DATASET_PLACES: &[(&str, &str)] = &[
         "--user-context-prompt-length",
         "prefix_prompts.user_context_length",
     ),
+    ("--ignore-trace-delays", "ignore_trace_delays"),
+    (
+        "--inter-turn-delay-cap-seconds",
+        "inter_turn_delay_cap_seconds",
+    ),
+    ("--synthesis-speedup-ratio", "synthesis.speedup_ratio"),
+    (
+        "--synthesis-prefix-len-multiplier",
+        "synthesis.prefix_len_multiplier",
+    ),
+    (
+        "--synthesis-prefix-root-multiplier",
+        "synthesis.prefix_root_multiplier",
+    ),
+    (
+        "--synthesis-prompt-len-multiplier",
+        "synthesis.prompt_len_multiplier",
+    ),
+    (
+        "--synthesis-output-len-multiplier",
+        "synthesis.output_len_multiplier",
+    ),
+    ("--synthesis-max-isl", "synthesis.max_isl"),
+    ("--synthesis-max-osl", "synthesis.max_osl"),
     ("--conversation-turn-mean", "turns.mean"),
     ("--conversation-turn-stddev", "turns.stddev"),
     ("--conversation-turn-delay-mean", "turn_delay.mean"),
@@ -271,7 +295,9 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         DatasetSource::Synthetic(_) => "synthetic",
         DatasetSource::SingleTurn { .. }
         | DatasetSource::MultiTurn { .. }
-        | DatasetSource::MooncakeTrace { .. } => "file",
+        | DatasetSource::MooncakeTrace { .. }
+        | DatasetSource::BailianTrace { .. }
+        | DatasetSource::BurstGptTrace { .. } => "file",
     };
     dataset.insert("name".to_owned(), json!("main"));
     dataset.insert("type".to_owned(), json!(source));

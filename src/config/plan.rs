@@ -14,6 +14,7 @@ use super::fixed_schedule::FixedSchedule;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
+use super::trace::TracePlan;
 use super::url::TargetUrl;
 use super::url_strategy::UrlStrategy;
 use super::users::UsersPlan;
@@ -188,6 +189,8 @@ pub struct DatasetPlan {
     pub system_prompt: Option<String>,
     /// Which of the dataset's timestamps are followed; `None` follows none.
     pub fixed_schedule: Option<FixedSchedule>,
+    /// What is done to a trace before it is replayed.
+    pub trace: TracePlan,
 }
 
 /// Where conversations come from.
@@ -212,6 +215,18 @@ pub enum DatasetSource {
         /// Tokens that one of its hash ids stands for, at least 1.
         block_tokens: u32,
     },
+    /// `--custom-dataset-type bailian_trace`: JSONL.
+    BailianTrace {
+        /// The file.
+        path: PathBuf,
+        /// As in a `mooncake_trace`.
+        block_tokens: u32,
+    },
+    /// `--custom-dataset-type burst_gpt_trace`: CSV.
+    BurstGptTrace {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 impl DatasetSource {
@@ -222,8 +237,21 @@ impl DatasetSource {
             DatasetSource::Synthetic(_) => None,
             DatasetSource::SingleTurn { path }
             | DatasetSource::MultiTurn { path }
-            | DatasetSource::MooncakeTrace { path, .. } => Some(path),
+            | DatasetSource::MooncakeTrace { path, .. }
+            | DatasetSource::BailianTrace { path, .. }
+            | DatasetSource::BurstGptTrace { path } => Some(path),
         }
+    }
+
+    /// It is a recorded load.
+    #[must_use]
+    pub fn is_trace(&self) -> bool {
+        matches!(
+            self,
+            DatasetSource::MooncakeTrace { .. }
+                | DatasetSource::BailianTrace { .. }
+                | DatasetSource::BurstGptTrace { .. }
+        )
     }
 }
 

@@ -15,7 +15,7 @@ use super::{ContextMode, Conversation, Corpus, DatasetError, Turn};
 use crate::config::Plan;
 
 /// Bad lines told of before the rest is only counted.
-const BAD_LINES_MAX: usize = 20;
+pub(super) const BAD_LINES_MAX: usize = 20;
 
 /// Unknown fields told of.
 const UNKNOWN_MAX: usize = 5;
@@ -96,7 +96,7 @@ pub(super) fn parse(
     path: &Path,
     seed: u64,
     known: &str,
-    mut entry: impl FnMut(Map<String, Value>) -> Result<Entry, String>,
+    mut entry: impl FnMut(Map<String, Value>, u64) -> Result<Entry, String>,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
     if bytes.starts_with(&GZIP) {
         return Err(DatasetError::Lines(vec![format!(
@@ -113,7 +113,7 @@ pub(super) fn parse(
         if line.is_empty() {
             continue;
         }
-        match object(line).and_then(&mut entry) {
+        match object(line).and_then(|fields| entry(fields, number)) {
             Ok(entry) => reading.add(entry, number),
             Err(reason) => reading.refuse(&format!("{}:{number}: {reason}", path.display())),
         }
@@ -175,7 +175,10 @@ struct Reading {
 }
 
 impl Reading {
-    fn add(&mut self, entry: Entry, number: u64) {
+    fn add(&mut self, mut entry: Entry, number: u64) {
+        for turn in &mut entry.turns {
+            turn.line = number;
+        }
         for name in entry.unknown {
             if self.unknown.len() < UNKNOWN_MAX {
                 self.unknown.entry(name).or_insert(number);

@@ -17,13 +17,13 @@ mod fit;
 mod fixed_schedule;
 mod length;
 mod lines;
-mod mooncake;
 mod multi_turn;
 mod pieces;
 mod sampler;
 mod seed;
 mod single_turn;
 mod synthetic;
+mod trace;
 
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
@@ -92,6 +92,8 @@ pub struct Turn {
     pub timestamp_ms: Option<f64>,
     /// Extra top-level body fields, over `--extra-inputs`.
     pub extra: Map<String, Value>,
+    /// The line of the file that it stands in, from 1; 0 for one that was made up.
+    pub line: u64,
 }
 
 /// A picture or a sound.
@@ -176,12 +178,16 @@ pub fn build(
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
         DatasetSource::SingleTurn { path } => lines::read(plan, path, seed, single_turn::parse),
         DatasetSource::MultiTurn { path } => lines::read(plan, path, seed, multi_turn::parse),
-        DatasetSource::MooncakeTrace { path, block_tokens } => {
-            mooncake::read(plan, path, *block_tokens, tokenizer, seed)
-        }
+        DatasetSource::MooncakeTrace { .. }
+        | DatasetSource::BailianTrace { .. }
+        | DatasetSource::BurstGptTrace { .. } => trace::read(plan, source, tokenizer, seed),
     }?;
+    if let Some(most) = plan.dataset.trace.delay_ms_most {
+        let turns = corpus.conversations.iter_mut().flat_map(|c| &mut c.turns);
+        turns.for_each(|turn| turn.delay_ms = turn.delay_ms.min(most));
+    }
     if let Some(schedule) = plan.dataset.fixed_schedule {
-        fixed_schedule::settle(schedule, source.path(), &mut corpus)?;
+        fixed_schedule::settle(schedule, &plan.dataset, &mut corpus)?;
     }
     Ok((corpus, notes))
 }

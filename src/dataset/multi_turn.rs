@@ -19,7 +19,7 @@ pub(super) fn parse(
     path: &Path,
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
-    lines::parse(bytes, path, seed, KNOWN, entry)
+    lines::parse(bytes, path, seed, KNOWN, |fields, _| entry(fields))
 }
 
 fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {

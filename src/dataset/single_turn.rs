@@ -31,7 +31,7 @@ pub(crate) fn parse(
     path: &Path,
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
-    lines::parse(bytes, path, seed, KNOWN, entry)
+    lines::parse(bytes, path, seed, KNOWN, |fields, _| entry(fields))
 }
 
 fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {

@@ -31,6 +31,9 @@ pub fn render(
     history: &[Option<Reply>],
 ) -> Vec<u8> {
     let this = &conversation.turns[turn];
+    if let Some(payload) = &this.payload {
+        return payload.as_bytes().to_vec();
+    }
     let mut body = Map::new();
     match plan.kind {
         EndpointKind::Chat => {
@@ -43,6 +46,9 @@ pub fn render(
     }
     body.insert("model".to_owned(), Value::from(this.model.as_str()));
     body.insert("stream".to_owned(), Value::Bool(plan.streaming));
+    if let Some(tools) = &this.tools {
+        body.insert("tools".to_owned(), tools.clone());
+    }
     if let Some(limit) = this.max_tokens {
         body.insert(limit_name(plan).to_owned(), Value::from(limit));
     }
@@ -93,7 +99,10 @@ fn messages(conversation: &Conversation, turn: usize, history: &[Option<Reply>])
             messages.extend(reply.and_then(Reply::message));
         }
     }
-    messages.push(message(&conversation.turns[turn]));
+    match conversation.turns[turn].messages.as_slice() {
+        [] => messages.push(message(&conversation.turns[turn])),
+        own => messages.extend_from_slice(own),
+    }
     messages
 }
 

@@ -80,6 +80,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             output_tokens: None,
             system_prompt: None,
             fixed_schedule: None,
+            trace: crate::config::TracePlan::default(),
         },
         phases: vec![phase(PhaseKind::Profiling)],
         goodput: Vec::new(),

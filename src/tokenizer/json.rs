@@ -7,6 +7,7 @@ use std::fmt;
 use tokenizers::pipeline::{EncodeOptions, Override, PipelineTokenizer};
 
 use super::Tokenizer;
+use super::separator::separator;
 
 /// A tokenizer read from a file.
 pub struct JsonTokenizer {
@@ -15,6 +16,7 @@ pub struct JsonTokenizer {
     options: EncodeOptions,
     vocabulary_size: u32,
     added_special_count: usize,
+    separator: Option<&'static str>,
 }
 
 impl fmt::Debug for JsonTokenizer {
@@ -47,6 +49,7 @@ impl JsonTokenizer {
             name: name.to_owned(),
             vocabulary_size: ordinary_ids(&canonical),
             added_special_count: pipeline.get_post_processor().single.n_special(),
+            separator: separator(&canonical),
             pipeline,
             options,
         })
@@ -73,6 +76,10 @@ impl Tokenizer for JsonTokenizer {
 
     fn vocabulary_size(&self) -> u32 {
         self.vocabulary_size
+    }
+
+    fn block_separator(&self) -> Option<&str> {
+        self.separator
     }
 
     fn added_special_count(&self) -> usize {

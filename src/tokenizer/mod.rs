@@ -7,6 +7,7 @@ mod environment;
 mod hub;
 mod json;
 mod load;
+mod separator;
 mod shipped;
 
 pub use environment::Environment;
@@ -28,6 +29,10 @@ pub trait Tokenizer: Send + Sync {
     }
     /// Ids that are ordinary tokens are below this number.
     fn vocabulary_size(&self) -> u32;
+    /// Text of the token that begins a text, or else of the one that ends it, where the tokenizer has such and it counts as one token.
+    fn block_separator(&self) -> Option<&str> {
+        None
+    }
     /// Special tokens that the tokenizer would add to a text by itself.
     fn added_special_count(&self) -> usize {
         0

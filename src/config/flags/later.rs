@@ -24,12 +24,12 @@ pub const LATER: &[Flag] = refused_table! {
         ["--public-dataset"] Text;
         ["--hf-subset"] Text;
     }
-    Later "traces are planned; single_turn files and synthetic prompts work" {
-        ["--ignore-trace-delays"] Switch;
-        ["--trace-session-sample-ratio"] Text;
-        ["--inter-turn-delay-cap-seconds"] Text;
-        ["--max-idle-gap-cap-seconds"] Text;
+    Later "only a baseten_trace has it, which is not read; --synthesis-speedup-ratio divides the times of other traces" {
         ["--replay-speedup"] Text;
+    }
+    Later "only a baseten_trace has it, which is not read; mooncake_trace, bailian_trace and burst_gpt_trace are" {
+        ["--trace-session-sample-ratio"] Text;
+        ["--max-idle-gap-cap-seconds"] Text;
         ["--open-loop-replay", "--no-open-loop-replay"] Switch;
         ["--open-loop-strict"] Switch;
         ["--omit-kv-hints"] Switch;
@@ -55,15 +55,6 @@ pub const LATER: &[Flag] = refused_table! {
         ["--rankings-passages-prompt-token-stddev"] Text;
         ["--rankings-query-prompt-token-mean"] Text;
         ["--rankings-query-prompt-token-stddev"] Text;
-    }
-    Later "reshaping traces is planned; single_turn files and synthetic prompts work" {
-        ["--synthesis-speedup-ratio"] Text;
-        ["--synthesis-prefix-len-multiplier"] Text;
-        ["--synthesis-prefix-root-multiplier"] Text;
-        ["--synthesis-prompt-len-multiplier"] Text;
-        ["--synthesis-output-len-multiplier"] Text;
-        ["--synthesis-max-isl"] Text;
-        ["--synthesis-max-osl"] Text;
     }
     Later "audio input is planned; prompts are text" {
         ["--audio-batch-size", "--batch-size-audio"] Text;
