@@ -19,6 +19,10 @@ mod burst;
 mod cases;
 #[path = "e2e/chance.rs"]
 mod chance;
+#[path = "e2e/conversations.rs"]
+mod conversations;
+#[path = "e2e/datasets.rs"]
+mod datasets;
 #[path = "e2e/health.rs"]
 mod health;
 #[path = "e2e/links.rs"]

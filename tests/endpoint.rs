@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "endpoint/dialects.rs"]
+mod dialects;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -115,6 +118,10 @@ fn interpret(plan: Plan, exchange: &Exchange) -> Record {
     .interpret(exchange, &calibration, true)
 }
 
+fn kind(name: &str) -> EndpointKind {
+    EndpointKind::named(name).unwrap_or_else(|| panic!("no dialect {name}"))
+}
+
 fn api(kind: EndpointKind) -> Api {
     Api::new(&EndpointPlan::plain(kind)).unwrap()
 }
@@ -157,9 +164,9 @@ fn lines(name: &str) -> Vec<Value> {
 
 #[test]
 fn pieces_are_as_the_table_says() {
-    let chat = api(EndpointKind::Chat);
     for case in lines("parse.jsonl") {
-        let piece = match chat.parse(case["data"].to_string().as_bytes()) {
+        let dialect = kind(case["api"].as_str().unwrap_or("chat"));
+        let piece = match api(dialect).parse(case["data"].to_string().as_bytes()) {
             Parsed::Piece(piece) => piece,
             Parsed::Nothing => Default::default(),
             Parsed::NotJson => panic!("{case}"),
@@ -170,6 +177,30 @@ fn pieces_are_as_the_table_says() {
         assert_eq!(piece.tool.as_deref(), text("tool"), "{case}");
         let error = piece.error.as_ref().map(|error| error.message.as_str());
         assert_eq!(error, text("error"), "{case}");
+        let others: Vec<Value> = piece
+            .others
+            .iter()
+            .map(|other| {
+                Value::from(vec![
+                    Value::from(other.index),
+                    Value::from(other.said.text.clone()),
+                ])
+            })
+            .collect();
+        assert_eq!(
+            others.as_slice(),
+            case["others"].as_array().map_or(&[][..], Vec::as_slice),
+            "{case}"
+        );
+        assert_eq!(
+            piece
+                .finish_reason
+                .as_deref()
+                .filter(|_| case.get("finish").is_some()),
+            text("finish"),
+            "{case}"
+        );
+        assert_eq!(piece.complete, case["complete"] == true, "{case}");
         let usage = piece.usage.unwrap_or_default();
         assert_eq!(usage.prompt_tokens, case["prompt"].as_u64(), "{case}");
         assert_eq!(
@@ -220,11 +251,10 @@ fn captures_of_real_servers_are_read_right() {
             ContentKind::Json
         };
         let pieces: Vec<&[u8]> = body.chunks(100).collect();
-        let kind = if name.contains("completions") {
-            EndpointKind::Completions
-        } else {
-            EndpointKind::Chat
-        };
+        let kind = [EndpointKind::Completions, EndpointKind::Responses]
+            .into_iter()
+            .find(|kind| name.contains(kind.name()))
+            .unwrap_or(EndpointKind::Chat);
         let exchange = exchange(status, content, &pieces);
         let record = interpret(plan(kind), &exchange);
         assert_eq!(Value::from(record.status), case["status"], "{name}");

@@ -17,6 +17,8 @@ mod check;
 #[path = "engine/handover.rs"]
 mod handover;
 
+#[path = "engine/listening.rs"]
+mod listening;
 #[path = "engine/secure.rs"]
 mod secure;
 

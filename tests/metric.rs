@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "metric/counts.rs"]
+mod counts;
 #[path = "metric/windows.rs"]
 mod windows;
 
@@ -129,6 +131,10 @@ fn set(record: &mut Record, context: &mut Context, line: &str) {
         "input" => (record.tokens.input, record.tokens.client_input) = (number(0), number(0)),
         "output" => record.tokens.output = number(0),
         "reasoning" => record.tokens.reasoning = number(0),
+        "finish" => record.finish_reason = Some(rest.join(" ")),
+        "client-input" => record.tokens.client_input = number(0),
+        "template" => record.tokens.template = number(0),
+        "template-refused" => record.tokens.template_refused = true,
         "asked" => record.tokens.requested_output = number(0),
         "usage" => {
             record.usage = Some(Usage {
@@ -832,7 +838,9 @@ fn any_record() -> impl Strategy<Value = Record> {
                     client_input: counts[4],
                     template: counts[0].filter(|_| flags[2]),
                     template_refused: flags[1],
+                    other_choices: 0,
                 },
+                finish_reason: flags[0].then(|| "stop".to_owned()),
                 usage: flags[1].then(|| Usage {
                     prompt_tokens: counts[4],
                     completion_tokens: counts[3],
@@ -873,6 +881,7 @@ fn any_context() -> impl Strategy<Value = Context> {
             use_server_token_count,
             per_chunk_usage,
             server_counts_words: words,
+            asked_input: words.then_some(550.0),
             goodput: if goodput {
                 vec![Slo {
                     tag: "request_latency".to_owned(),

@@ -23,9 +23,9 @@ use tokenring::driver::ring::{Layout, Mode};
 use tokenring::driver::{
     Backend, Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window,
 };
-use tokenring::endpoint::Reply;
+use tokenring::endpoint::{History, Reply};
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
-use tokenring::record::{EventMark, Exchange, Outcome, Read};
+use tokenring::record::{EventMark, Exchange, Outcome, Read, ReplyReader, RequestId};
 use tokenring::schedule::Shard;
 use tokenring::wire::{Fault, Limits, write_request_head};
 
@@ -90,16 +90,16 @@ impl Workload for OneBody {
     fn body(&self, _: u32, _: u32) -> Option<Arc<[u8]>> {
         Some(Arc::clone(&self.body))
     }
-    fn live_body(&self, _: u32, _: u32, _: &[Option<Reply>]) -> Arc<[u8]> {
+    fn live_body(&self, _: u32, _: u32, _: &History) -> Arc<[u8]> {
         Arc::clone(&self.body)
     }
     fn needs_reply(&self, _: u32) -> bool {
         false
     }
-    fn reply(&self, _: &Exchange) -> Option<Reply> {
+    fn reply(&self, _: &Exchange, _: Option<ReplyReader>) -> Option<Reply> {
         None
     }
-    fn write_head(&self, out: &mut Vec<u8>, _: u16, _: u128, _: u128, length: usize) {
+    fn write_head(&self, out: &mut Vec<u8>, _: &RequestId, _: u128, length: usize) {
         let fields = |out: &mut Vec<u8>| out.extend(b"Content-Type: application/json\r\n");
         write_request_head(out, "POST", self.path, "test", fields, length);
     }

@@ -307,6 +307,28 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         let raw = plan.output.level == ExportLevel::Raw;
         put(&mut root, "artifacts.raw", json!(raw));
     }
+    root.insert(
+        "datasets".to_owned(),
+        json!([dataset_config(settings, plan)]),
+    );
+    let phases: Vec<Value> = plan
+        .phases
+        .iter()
+        .map(|phase| phase_config(phase, plan))
+        .collect();
+    root.insert("phases".to_owned(), json!(phases));
+    if !plan.goodput.is_empty() {
+        let slos: Map<String, Value> = plan
+            .goodput
+            .iter()
+            .map(|slo| (slo.tag.clone(), json!(slo.threshold)))
+            .collect();
+        root.insert("slos".to_owned(), Value::Object(slos));
+    }
+    Value::Object(root)
+}
+
+fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
     let mut dataset = Map::new();
     let source = match plan.dataset.source {
         DatasetSource::Synthetic(_) => "synthetic",
@@ -333,22 +355,7 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
             }
         }
     }
-    root.insert("datasets".to_owned(), json!([dataset]));
-    let phases: Vec<Value> = plan
-        .phases
-        .iter()
-        .map(|phase| phase_config(phase, plan))
-        .collect();
-    root.insert("phases".to_owned(), json!(phases));
-    if !plan.goodput.is_empty() {
-        let slos: Map<String, Value> = plan
-            .goodput
-            .iter()
-            .map(|slo| (slo.tag.clone(), json!(slo.threshold)))
-            .collect();
-        root.insert("slos".to_owned(), Value::Object(slos));
-    }
-    Value::Object(root)
+    dataset
 }
 
 fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {

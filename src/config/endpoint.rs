@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::affinity;
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
@@ -39,6 +40,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
         api_key: api_key(settings, problems),
         headers: headers(settings, problems),
         session_header: session_header(settings, problems),
+        affinity_headers: affinity::headers(|name| std::env::var(name).ok(), problems),
         extra_inputs: settings
             .pairs("--extra-inputs")
             .cloned()
@@ -81,6 +83,7 @@ impl EndpointPlan {
             api_key: None,
             headers: Vec::new(),
             session_header: None,
+            affinity_headers: vec!["X-Session-Affinity"],
             extra_inputs: Map::new(),
             use_legacy_max_tokens: false,
             use_server_token_count: false,

@@ -3,6 +3,7 @@
 //! In: the command line and the environment. Out: a [`Plan`], or all problems at once. Never: does load, opens a connection, or
 //! leaves a value unchecked for a later room.
 
+mod affinity;
 mod calibrate;
 mod cancellation;
 mod data;

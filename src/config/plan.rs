@@ -101,6 +101,8 @@ pub struct EndpointPlan {
     pub headers: Vec<(String, String)>,
     /// Header name that replaces `X-Correlation-ID`.
     pub session_header: Option<String>,
+    /// Further headers that carry a session's name, for routers that keep a session on one server.
+    pub affinity_headers: Vec<&'static str>,
     /// Extra top-level body fields, merged last.
     pub extra_inputs: Map<String, Value>,
     /// Chat only: `max_tokens` rather than `max_completion_tokens`.

@@ -64,7 +64,7 @@ pub(super) struct Setting<'a> {
 pub(super) fn open<'a>(setting: Setting<'a>) -> Result<Box<dyn Format + 'a>, DatasetError> {
     Ok(match setting.file.format {
         FileFormat::SingleTurn => Box::new(SingleTurn),
-        FileFormat::MultiTurn => Box::new(MultiTurn),
+        FileFormat::MultiTurn => Box::new(MultiTurn::new(setting)),
         FileFormat::RandomPool => Box::new(RandomPool::new(setting)),
         FileFormat::MooncakeTrace | FileFormat::BailianTrace | FileFormat::BurstGptTrace => {
             Box::new(Trace::new(setting)?)
@@ -116,6 +116,10 @@ pub(super) fn parse(
             Err(trouble) => return Err(broken(trouble, path)),
         };
         match entry {
+            Ok(Some(entry)) if reading.differs(&entry) => reading.refuse(&format!(
+                "{}:{line}: field session_id: an earlier line of this session builds its history in another way; give both the same context_mode",
+                path.display()
+            )),
             Ok(Some(entry)) => reading.add(entry, path, line),
             Ok(None) => {}
             Err(reason) => reading.refuse(&format!("{}:{line}: {reason}", path.display())),

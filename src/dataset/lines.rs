@@ -124,6 +124,13 @@ impl Reading {
         }
     }
 
+    /// The session of `entry` was begun in another mode.
+    pub(super) fn differs(&self, entry: &Entry) -> bool {
+        let session = entry.session.as_ref();
+        let begun = session.and_then(|session| self.sessions.get(session));
+        begun.is_some_and(|&index| self.conversations[index].context != entry.context)
+    }
+
     /// An entry without turns only tells of unknown fields.
     pub(super) fn add(&mut self, mut entry: Entry, path: &Path, line: u64) {
         for name in entry.unknown {

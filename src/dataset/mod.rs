@@ -26,6 +26,7 @@ mod prompts;
 mod random;
 mod random_pool;
 mod raw_payload;
+mod recorded;
 mod sampler;
 mod seed;
 mod sharegpt;
@@ -87,6 +88,8 @@ pub struct Turn {
     pub media: Vec<Media>,
     /// Messages as the dataset has them, in place of texts and media.
     pub messages: Vec<Value>,
+    /// Replies of the conversation's record that come before this turn, as assistant messages; they stand in front of its own messages.
+    pub recorded: Vec<Value>,
     /// Tools that the body offers, as the dataset has them.
     pub tools: Option<Value>,
     /// The whole request body as the dataset has it; it is sent as it is, and nothing else of the turn is.

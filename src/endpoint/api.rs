@@ -78,14 +78,14 @@ impl Api {
 
     /// A reader for the chunks of one reply.
     #[must_use]
-    pub fn chunks(&self) -> Chunks<'_> {
-        Chunks::new(&*self.dialect)
+    pub fn chunks(&self) -> Chunks {
+        Chunks::new(Arc::clone(&self.dialect))
     }
 
     /// Puts one reply together for the next turn's history.
     #[must_use]
-    pub fn reply_builder(&self) -> ReplyBuilder<'_> {
-        ReplyBuilder::new(&*self.dialect)
+    pub fn reply_builder(&self) -> ReplyBuilder {
+        ReplyBuilder::new(&self.dialect)
     }
 
     /// How a stream says that it is whole.

@@ -1,17 +1,29 @@
 //! Bodies that are known before the run.
 //!
-//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply. Never: renders while load is sent.
+//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply; the others by joining what is known of them with
+//! the replies. Never: renders a turn while load is sent, unless its dialect's bodies do not come apart.
 
 use std::sync::Arc;
 
-use super::Api;
+use super::live::{Frames, Slot};
+use super::{Api, History, Reply};
 use crate::dataset::{ContextMode, Conversation, Corpus};
 
-/// Bodies by conversation and turn. First turns, and every turn of a conversation that needs no live replies, are there; a later turn that
-/// waits for live replies is not.
+/// Bodies by conversation and turn. First turns, and every turn of a conversation that needs no live replies, are there; a later turn
+/// that waits for live replies is not.
 #[derive(Clone, Debug, Default)]
 pub struct Bodies {
-    bodies: Vec<Vec<Option<Arc<[u8]>>>>,
+    bodies: Vec<Known>,
+    /// How replies are put in; `None` where bodies with live replies are rendered whole.
+    slot: Option<Slot>,
+}
+
+/// What is known of one conversation.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    turns: Vec<Option<Arc<[u8]>>>,
+    /// Of turns that wait for live replies.
+    frames: Option<Frames>,
 }
 
 impl Bodies {
@@ -20,31 +32,81 @@ impl Bodies {
     pub fn render_all(api: &Api, corpus: &Corpus) -> Bodies {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = corpus.conversations.len().div_ceil(threads).max(1);
-        let mut bodies = vec![Vec::new(); corpus.conversations.len()];
+        let mut bodies = vec![Known::default(); corpus.conversations.len()];
+        let slot = corpus.conversations.iter().any(is_live);
+        let slot = slot.then(|| Slot::new(api)).flatten();
+        let slot_of = slot.as_ref();
         std::thread::scope(|scope| {
             let shares = corpus.conversations.chunks(share);
             for (conversations, places) in shares.zip(bodies.chunks_mut(share)) {
                 scope.spawn(move || {
                     for (conversation, place) in conversations.iter().zip(places) {
-                        *place = render_known(api, conversation);
+                        *place = render_known(api, slot_of, conversation);
                     }
                 });
             }
         });
-        Bodies { bodies }
+        Bodies { bodies, slot }
     }
 
     /// The body of a turn; `None` when it depends on live replies, or there is no such turn.
     #[must_use]
     pub fn body(&self, conversation: u32, turn: u32) -> Option<&Arc<[u8]>> {
-        let turns = self.bodies.get(conversation as usize)?;
-        turns.get(turn as usize)?.as_ref()
+        let known = self.bodies.get(conversation as usize)?;
+        known.turns.get(turn as usize)?.as_ref()
+    }
+
+    /// Takes along that `turn` of conversation number `conversation` was answered with `reply`, or failed. Turns come in order.
+    pub fn remember(
+        &self,
+        api: &Api,
+        conversation: u32,
+        turn: u32,
+        reply: Option<Reply>,
+        history: &mut History,
+    ) {
+        match self.frames(conversation) {
+            Some((frames, slot)) => frames.remember(api, slot, turn as usize, reply, history),
+            None => history.push(reply),
+        }
+    }
+
+    /// The body of `turn`, the second or a later one of conversation number `number`, behind `history`.
+    #[must_use]
+    pub fn live(
+        &self,
+        api: &Api,
+        (number, conversation): (u32, &Conversation),
+        turn: u32,
+        history: &History,
+    ) -> Arc<[u8]> {
+        match self.frames(number) {
+            Some((frames, _)) => frames.body(turn as usize, history),
+            None => api
+                .render(conversation, turn as usize, history.replies())
+                .into(),
+        }
+    }
+
+    fn frames(&self, conversation: u32) -> Option<(&Frames, &Slot)> {
+        let frames = self.bodies.get(conversation as usize)?.frames.as_ref();
+        frames.zip(self.slot.as_ref())
     }
 }
 
-fn render_known(api: &Api, conversation: &Conversation) -> Vec<Option<Arc<[u8]>>> {
-    let known = |turn| turn == 0 || conversation.context != ContextMode::LiveReplies;
-    (0..conversation.turns.len())
-        .map(|turn| known(turn).then(|| Arc::from(api.render(conversation, turn, &[]))))
-        .collect()
+/// Some turns wait for live replies.
+fn is_live(conversation: &Conversation) -> bool {
+    conversation.context == ContextMode::LiveReplies && conversation.turns.len() > 1
+}
+
+fn render_known(api: &Api, slot: Option<&Slot>, conversation: &Conversation) -> Known {
+    let live = conversation.context == ContextMode::LiveReplies;
+    let known = |turn| turn == 0 || !live;
+    let turns = (0..conversation.turns.len())
+        .map(|turn| known(turn).then(|| Arc::from(api.render(conversation, turn, &[]))));
+    let slot = slot.filter(|_| is_live(conversation));
+    Known {
+        turns: turns.collect(),
+        frames: slot.and_then(|slot| Frames::new(api, slot, conversation)),
+    }
 }

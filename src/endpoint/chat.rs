@@ -8,13 +8,13 @@ use super::body::Fields;
 use super::choices::{self, Objects};
 use super::content;
 use super::dialect::{Dialect, Request, Seen, Usual};
+use super::history::{self, Part};
 use super::input::array;
 use super::parse::{arguments, json, parts_text, peer_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
 use super::usual::{self, Shape};
-use super::{Input, Piece, Reply};
-use crate::dataset::Turn;
+use super::{Input, Piece, Reply, Said, calls};
 
 /// The dialect.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Dialect for Chat {
         body.set("messages", messages(request));
         body.set("model", this.model.as_str());
         body.set("stream", plan.streaming);
-        body.set_some("tools", this.tools.clone());
+        body.set_some("tools", request.tools().cloned());
         let limit = if plan.use_legacy_max_tokens {
             "max_tokens"
         } else {
@@ -51,16 +51,13 @@ impl Dialect for Chat {
             return piece;
         }
         piece.usage = usage(root);
+        piece.others = choices::others(root, said);
         let Some(choice) = choices::first(root) else {
             return piece;
         };
         piece.finish_reason = take_text(choice, "finish_reason");
-        if let Some(message) = message_of(choice) {
-            piece.tool = tool_text(message);
-            piece.reasoning =
-                take_text(message, "reasoning_content").or_else(|| take_text(message, "reasoning"));
-            piece.text = take_text(message, "content").or_else(|| parts_text(&message["content"]));
-        }
+        let said = said(choice);
+        (piece.text, piece.reasoning, piece.tool) = (said.text, said.reasoning, said.tool);
         piece
     }
 
@@ -69,8 +66,8 @@ impl Dialect for Chat {
     }
 
     fn shows_content(&self, data: &[u8]) -> bool {
-        content::choice(data, &OBJECTS)
-            .is_some_and(|choice| content::says_something(content::message(choice)))
+        content::choices(data, &OBJECTS)
+            .any(|choice| content::says_something(content::message(choice)))
     }
 
     fn says(&self, body: &Value, input: &mut Input) {
@@ -83,54 +80,31 @@ impl Dialect for Chat {
     }
 
     fn remember(&self, data: &[u8], reply: &mut Reply) {
-        if memchr::memmem::find(data, b"tool_calls").is_none() {
+        let named = |name: &[u8]| memchr::memmem::find(data, name).is_some();
+        if !named(b"tool_calls") && !named(b"function_call") {
             return;
         }
         let Some(mut root) = json(data) else { return };
-        let Some(message) = choices::first(&mut root).and_then(message_of) else {
-            return;
-        };
-        let calls = message.get("tool_calls").and_then(Value::as_array);
-        for (place, call) in calls.into_iter().flatten().enumerate() {
-            let index = call.get("index").and_then(Value::as_u64);
-            let call_of_reply = reply.tool_call(index.unwrap_or(place as u64));
-            if let (true, Some(id)) = (call_of_reply.id.is_empty(), call["id"].as_str()) {
-                id.clone_into(&mut call_of_reply.id);
-            }
-            let function = &call["function"];
-            let name = function["name"].as_str().unwrap_or("");
-            call_of_reply.name.push_str(name);
-            call_of_reply.arguments.push_str(&arguments(function));
+        if let Some(message) = choices::first(&mut root).and_then(message_of) {
+            calls::take_in(&mut reply.tool_calls, message);
         }
     }
 }
 
 /// All messages of a body.
 pub(super) fn messages(request: &Request<'_>) -> Vec<Value> {
-    let conversation = request.conversation;
-    let mut messages = Vec::new();
-    if let Some(system) = &conversation.system {
-        messages.push(json!({"role": "system", "content": system}));
-    }
-    if let Some(context) = &conversation.user_context {
-        messages.push(json!({"role": "user", "content": context}));
-    }
-    for (turn, reply) in request.earlier() {
-        add(&mut messages, turn);
-        messages.extend(reply.and_then(assistant));
-    }
-    add(&mut messages, request.this());
+    let parts = request.parts(0).into_iter();
+    let own = parts.filter_map(|part| match part {
+        Part::Given(message) => Some(message.clone()),
+        Part::Turn(turn) => {
+            let content = parts::content(turn, Spelling::Chat);
+            Some(json!({"role": parts::role(turn), "content": content}))
+        }
+        Part::Said(reply) => assistant(reply),
+    });
+    let mut messages = own.collect();
+    history::lead(&mut messages, request.conversation);
     messages
-}
-
-/// Adds what a turn says: its own messages as they are, else one of its texts and media.
-fn add(messages: &mut Vec<Value>, turn: &Turn) {
-    if turn.messages.is_empty() {
-        let content = parts::content(turn, Spelling::Chat);
-        messages.push(json!({"role": parts::role(turn), "content": content}));
-    } else {
-        messages.extend(turn.messages.iter().cloned());
-    }
 }
 
 /// The message that a live reply leaves in the history; `None` when nothing was said. Reasoning stands there only when there is no
@@ -144,8 +118,12 @@ pub(super) fn assistant(reply: &Reply) -> Option<Value> {
         .tool_calls
         .iter()
         .map(|call| {
-            json!({"id": call.id, "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments}})
+            let function = json!({"name": call.name, "arguments": call.arguments});
+            if call.id.is_empty() {
+                json!({"type": "function", "function": function})
+            } else {
+                json!({"id": call.id, "type": "function", "function": function})
+            }
         })
         .collect();
     let content = if text.is_empty() {
@@ -154,6 +132,21 @@ pub(super) fn assistant(reply: &Reply) -> Option<Value> {
         Value::from(text)
     };
     Some(json!({"role": "assistant", "content": content, "tool_calls": calls}))
+}
+
+/// What a choice says. The text of a refusal is output like any other.
+fn said(choice: &mut Value) -> Said {
+    let Some(message) = message_of(choice) else {
+        return Said::default();
+    };
+    Said {
+        tool: tool_text(message),
+        reasoning: take_text(message, "reasoning_content")
+            .or_else(|| take_text(message, "reasoning")),
+        text: take_text(message, "content")
+            .or_else(|| parts_text(&message["content"]))
+            .or_else(|| take_text(message, "refusal")),
+    }
 }
 
 /// `delta` of a chunk, `message` of a whole answer.

@@ -1,8 +1,10 @@
 //! Replies with a list of `choices`, as OpenAI's older APIs give them.
 //!
-//! In: a reply object. Out: whether it is the dialect's own, and its choice. Never: what the choice says.
+//! In: a reply object. Out: whether it is the dialect's own, and its choices. Never: what a choice says; that is the dialect's.
 
 use serde_json::Value;
+
+use super::{OtherChoice, Said};
 
 /// What `object` may say in replies of a dialect.
 pub(super) struct Objects(pub(super) [&'static str; 2]);
@@ -33,4 +35,15 @@ pub(super) fn first(root: &mut Value) -> Option<&mut Value> {
         Some(Value::Number(index)) => index.as_u64() == Some(0),
         _ => choice.is_object(),
     })
+}
+
+/// What the choices besides the first say, as far as they say anything.
+pub(super) fn others(root: &mut Value, said: impl Fn(&mut Value) -> Said) -> Vec<OtherChoice> {
+    let choices = root.get_mut("choices").and_then(Value::as_array_mut);
+    let other = |choice: &mut Value| {
+        let index = choice.get("index")?.as_u64().filter(|&index| index > 0)?;
+        let said = said(choice);
+        (!said.is_empty()).then_some(OtherChoice { index, said })
+    };
+    choices.into_iter().flatten().filter_map(other).collect()
 }

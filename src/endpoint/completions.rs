@@ -11,7 +11,7 @@ use super::dialect::{Dialect, Request, Seen, Usual};
 use super::parse::{peer_error, take_text};
 use super::usage::usage;
 use super::usual::{self, Shape};
-use super::{Input, Piece};
+use super::{Input, Piece, Said};
 use crate::dataset::Turn;
 
 /// The dialect.
@@ -43,9 +43,10 @@ impl Dialect for Completions {
             return piece;
         }
         piece.usage = usage(root);
+        piece.others = choices::others(root, said);
         if let Some(choice) = choices::first(root) {
             piece.finish_reason = take_text(choice, "finish_reason");
-            piece.text = take_text(choice, "text");
+            piece.text = said(choice).text;
         }
         piece
     }
@@ -55,8 +56,8 @@ impl Dialect for Completions {
     }
 
     fn shows_content(&self, data: &[u8]) -> bool {
-        content::choice(data, &OBJECTS)
-            .is_some_and(|choice| content::is_filled(content::member(choice, b"text")))
+        content::choices(data, &OBJECTS)
+            .any(|choice| content::is_filled(content::member(choice, b"text")))
     }
 
     fn says(&self, body: &Value, input: &mut Input) {
@@ -76,5 +77,13 @@ fn prompt(turn: &Turn) -> Value {
         [] => one_or_list(&turn.texts),
         [ids] => Value::from(ids.clone()),
         several => several.iter().cloned().map(Value::from).collect(),
+    }
+}
+
+/// What a choice says.
+fn said(choice: &mut Value) -> Said {
+    Said {
+        text: take_text(choice, "text"),
+        ..Said::default()
     }
 }

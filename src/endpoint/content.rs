@@ -8,8 +8,8 @@
 
 use super::choices::Objects;
 
-/// The first choice of a chunk that is one of `objects`.
-pub(super) fn choice<'a>(data: &'a [u8], objects: &Objects) -> Option<&'a [u8]> {
+/// The choices of a chunk that is one of `objects`; none of another.
+pub(super) fn choices<'a>(data: &'a [u8], objects: &Objects) -> impl Iterator<Item = &'a [u8]> {
     let (mut object, mut choices) = (NULL, NULL);
     for (key, value) in members(data) {
         match key {
@@ -18,19 +18,39 @@ pub(super) fn choice<'a>(data: &'a [u8], objects: &Objects) -> Option<&'a [u8]> 
             _ => {}
         }
     }
-    let first = || elements(choices).find(|choice| is_first(choice));
-    objects.include_raw(object).then(first).flatten()
+    let ours = objects.include_raw(object);
+    let mut first = true;
+    elements(if ours { choices } else { NULL }).filter(move |choice| match index(choice) {
+        Index::Other => true,
+        Index::First => std::mem::take(&mut first),
+        Index::Wrong => false,
+    })
 }
 
 /// What a missing member counts as.
 pub(super) const NULL: &[u8] = b"null";
 
-/// The choice with index 0; an object without an index that is a number is taken for it.
-fn is_first(choice: &[u8]) -> bool {
+/// Which choice it is.
+enum Index {
+    /// Index 0; an object without an index that is a number is taken for it.
+    First,
+    /// Another index.
+    Other,
+    /// No choice, or an index that none can have.
+    Wrong,
+}
+
+fn index(choice: &[u8]) -> Index {
     let index = member(choice, b"index");
-    match index.first() {
-        Some(b'-' | b'0'..=b'9') => index == b"0",
-        _ => choice.starts_with(b"{"),
+    match index {
+        b"0" => Index::First,
+        [b'-' | b'0'..=b'9', ..] => {
+            // Below 2^64 for sure.
+            let whole = index.len() < 20 && index.iter().all(u8::is_ascii_digit);
+            if whole { Index::Other } else { Index::Wrong }
+        }
+        _ if choice.starts_with(b"{") => Index::First,
+        _ => Index::Wrong,
     }
 }
 
@@ -50,7 +70,7 @@ pub(super) fn says_something(message: &[u8]) -> bool {
         // Of a key that comes twice the last value counts, so it is looked up.
         let value = || member(message, key);
         match key {
-            b"reasoning_content" | b"reasoning" => is_filled(value()),
+            b"reasoning_content" | b"reasoning" | b"refusal" => is_filled(value()),
             b"content" => {
                 let content = value();
                 is_filled(content) || elements(content).any(|part| is_filled(member(part, b"text")))

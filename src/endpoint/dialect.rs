@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
+use super::history::{self, Part};
 use super::parse::{json, parsed};
 use super::{Input, Parsed, Piece, Reply};
 use crate::config::EndpointPlan;
@@ -101,6 +102,17 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn this(&self) -> &'a Turn {
         &self.conversation.turns[self.turn]
+    }
+
+    /// What the body says, in order, without the first `kept` turns: those the server remembers.
+    pub(super) fn parts(&self, kept: usize) -> Vec<Part<'a>> {
+        history::parts(self.conversation, self.turn, self.history, kept)
+    }
+
+    /// The tools that the body offers.
+    #[must_use]
+    pub fn tools(&self) -> Option<&'a Value> {
+        history::tools(self.conversation, self.turn)
     }
 
     /// The turns before it that belong into its body, each with its live reply where one belongs there too.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// What a chat template is given.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct Spoken {
     /// Messages with role and content.
     pub messages: Vec<Value>,
     /// Tools, each with its `function`.
@@ -21,7 +21,7 @@ pub struct Said {
 /// The shape decides, not the kind of endpoint: `messages` with an optional `system` beside them, or `input` items that have a
 /// role with optional `instructions`.
 #[must_use]
-pub fn dialogue(body: &[u8]) -> Option<Said> {
+pub fn dialogue(body: &[u8]) -> Option<Spoken> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let (list, system) = match &body["messages"] {
         Value::Array(messages) => (messages, &body["system"]),
@@ -41,7 +41,7 @@ pub fn dialogue(body: &[u8]) -> Option<Said> {
     let tools = body["tools"].as_array().filter(|tools| !tools.is_empty());
     let tools = tools.map(|tools| tools.iter().map(tool).collect());
     let variables = body["chat_template_kwargs"].as_object();
-    Some(Said {
+    Some(Spoken {
         messages,
         tools,
         variables: variables.cloned().unwrap_or_default(),

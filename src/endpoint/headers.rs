@@ -1,6 +1,6 @@
 //! Request headers.
 //!
-//! In: the plan once, two ids for each request. Out: `Name: value` lines in AIPerf's order. Never: the request line, `Host`,
+//! In: the plan once, two ids and a turn's own headers for each request. Out: `Name: value` lines in AIPerf's order. Never: the request line, `Host`,
 //! `Content-Length` or the blank line; those are the engine's.
 
 use uuid::Uuid;
@@ -20,6 +20,8 @@ enum Part {
     Fixed(Vec<u8>),
     RequestId,
     SessionId,
+    /// Where a turn's own headers go.
+    Turn,
 }
 
 /// A header before its rendering.
@@ -61,33 +63,53 @@ impl HeaderTemplate {
         } else {
             "application/json"
         };
+        let tail = after.len();
         after.push(text("Accept", accept));
         after.push(text("Content-Type", api.content_type()));
-        after.push(Header {
-            name: "X-Session-Affinity",
-            value: Value::SessionId,
-        });
+        for &name in &plan.affinity_headers {
+            after.push(Header {
+                name,
+                value: Value::SessionId,
+            });
+        }
         let mut template = HeaderTemplate {
             parts: Vec::new(),
             host: None,
             content_length: None,
         };
         let own = template.place(&plan.headers, &mut before, &mut after);
+        let rest = after.split_off(tail);
         for header in before.into_iter().chain(own).chain(after) {
+            template.push(header);
+        }
+        template.parts.push(Part::Turn);
+        for header in rest {
             template.push(header);
         }
         template
     }
 
-    /// Appends the lines for one request.
+    /// Appends the lines for one request. `of_turn` go behind the user's own, in the place of any other of the same name.
     #[inline]
-    pub fn write(&self, out: &mut Vec<u8>, request_id: u128, session_id: u128) {
+    pub fn write(
+        &self,
+        out: &mut Vec<u8>,
+        request_id: u128,
+        session_id: u128,
+        of_turn: &[(String, String)],
+    ) {
+        let begin = out.len();
+        let mut place = begin;
         for part in &self.parts {
             match part {
                 Part::Fixed(bytes) => out.extend_from_slice(bytes),
                 Part::RequestId => write_uuid(out, request_id),
                 Part::SessionId => write_session(out, session_id),
+                Part::Turn => place = out.len(),
             }
+        }
+        if !of_turn.is_empty() {
+            put_in(out, begin, place, of_turn);
         }
     }
 
@@ -144,6 +166,32 @@ impl HeaderTemplate {
             self.parts.push(Part::Fixed(bytes.to_vec()));
         }
     }
+}
+
+/// Puts `headers` into the lines from `begin` on, at `place`, and takes out those of the same name.
+#[cold]
+fn put_in(out: &mut Vec<u8>, begin: usize, place: usize, headers: &[(String, String)]) {
+    let replaced = |line: &[u8]| {
+        let mut names = headers.iter().map(|(name, _)| name.as_bytes());
+        names.any(|name| {
+            line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name)
+        })
+    };
+    let keep = |lines: &[u8]| -> Vec<u8> {
+        let lines = lines.split_inclusive(|&byte| byte == b'\n');
+        lines
+            .filter(|line| !replaced(line))
+            .flatten()
+            .copied()
+            .collect()
+    };
+    let (before, after) = (keep(&out[begin..place]), keep(&out[place..]));
+    out.truncate(begin);
+    out.extend(before);
+    for (name, value) in headers {
+        out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    out.extend(after);
 }
 
 fn text<'a>(name: &'a str, value: &str) -> Header<'a> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::body::Fields;
 use super::content::{is_filled, member};
 use super::dialect::{Dialect, Ending, Request, Seen, Usual};
+use super::history::Part;
 use super::input::array;
 use super::parse::{json, peer_error, take_text};
 use super::parts::{self, Spelling};
@@ -36,7 +37,7 @@ impl Dialect for Messages {
         body.set("max_tokens", this.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT));
         body.set_some("stream", request.plan.streaming.then_some(true));
         body.set_some("system", (!system.is_empty()).then(|| system.join("\n\n")));
-        body.set_some("tools", this.tools.as_ref().map(translate::message_tools));
+        body.set_some("tools", request.tools().map(translate::message_tools));
         body.extend(request);
         body.into_bytes()
     }
@@ -155,16 +156,15 @@ fn messages(request: &Request<'_>, system: &mut Vec<String>) -> Vec<Value> {
     if let Some(context) = &request.conversation.user_context {
         messages.push(json!({"role": "user", "content": context}));
     }
-    let this = std::iter::once((request.this(), None));
-    for (turn, reply) in request.earlier().chain(this) {
-        if turn.messages.is_empty() {
-            let content = parts::content(turn, Spelling::Messages);
-            messages.push(json!({"role": parts::role(turn), "content": content}));
+    for part in request.parts(0) {
+        match part {
+            Part::Given(message) => translate::message(message, &mut messages, system),
+            Part::Turn(turn) => {
+                let content = parts::content(turn, Spelling::Messages);
+                messages.push(json!({"role": parts::role(turn), "content": content}));
+            }
+            Part::Said(reply) => messages.extend(assistant(reply)),
         }
-        for message in &turn.messages {
-            translate::message(message, &mut messages, system);
-        }
-        messages.extend(reply.and_then(assistant));
     }
     messages
 }

@@ -6,6 +6,7 @@
 mod api;
 mod bodies;
 mod body;
+mod calls;
 mod chat;
 mod choices;
 mod completions;
@@ -14,8 +15,10 @@ mod dialect;
 mod dialogue;
 mod event;
 mod headers;
+mod history;
 mod huggingface;
 mod input;
+mod live;
 mod messages;
 mod parse;
 mod parts;
@@ -33,9 +36,10 @@ mod usual;
 pub use api::{Api, ApiError};
 pub use bodies::Bodies;
 pub use dialect::{Dialect, Ending, Request, Seen, Usual};
-pub use dialogue::{Said, dialogue};
+pub use dialogue::{Spoken, dialogue};
 pub use headers::HeaderTemplate;
 pub use input::Input;
+pub use live::History;
 pub use parse::{Chunks, Parsed};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
 pub use session_name::SessionName;
@@ -49,6 +53,8 @@ pub struct Piece {
     pub reasoning: Option<String>,
     /// Tool-call text: function names and argument fragments.
     pub tool: Option<String>,
+    /// What other choices than the first carried (`n` above 1); those without content are left out.
+    pub others: Vec<OtherChoice>,
     /// An answer that is no text: numbers, a picture. It counts as a response, and has no tokens.
     pub data: bool,
     /// A non-empty usage object.
@@ -71,10 +77,50 @@ impl Piece {
             Some(PieceKind::Tool)
         } else if self.text.is_some() {
             Some(PieceKind::Text)
+        } else if let [other, ..] = self.others.as_slice() {
+            Some(other.said.kind())
         } else if self.data {
             Some(PieceKind::Data)
         } else {
             None
+        }
+    }
+}
+
+/// What another choice than the first carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherChoice {
+    /// Its index, above 0.
+    pub index: u64,
+    /// What it said; some of it.
+    pub said: Said,
+}
+
+/// Texts of one choice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Content text.
+    pub text: Option<String>,
+    /// Reasoning text.
+    pub reasoning: Option<String>,
+    /// Tool-call text.
+    pub tool: Option<String>,
+}
+
+impl Said {
+    /// Nothing was said.
+    fn is_empty(&self) -> bool {
+        self.text.is_none() && self.reasoning.is_none() && self.tool.is_none()
+    }
+
+    /// What the content is.
+    fn kind(&self) -> PieceKind {
+        if self.reasoning.is_some() {
+            PieceKind::Reasoning
+        } else if self.tool.is_some() {
+            PieceKind::Tool
+        } else {
+            PieceKind::Text
         }
     }
 }

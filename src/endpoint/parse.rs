@@ -3,9 +3,11 @@
 //! In: the data of one event, or a whole body. Out: a [`Piece`]. Never: fails a reply because a field that does not matter has an
 //! odd type, and never leans on the order of keys.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::dialect::{Dialect, Seen};
+use super::dialect::{Dialect, Ending, Seen};
 use super::{PeerError, Piece, usual};
 
 /// Outcome of a parse.
@@ -25,18 +27,19 @@ pub enum Parsed {
 
 /// Reads the chunks of one reply, one after the other.
 ///
-/// A reply object of another API is nothing. Of several choices the one with index 0 (or no index) is read. An `error` object counts
+/// A reply object of another API is nothing. The choice with index 0 (or no index) is the one whose texts a piece
+/// has; those of others stand in [`Piece::others`]. An `error` object counts
 /// whatever else is there.
 #[derive(Debug)]
-pub struct Chunks<'a> {
-    dialect: &'a dyn Dialect,
+pub struct Chunks {
+    dialect: Arc<dyn Dialect>,
     template: usual::Template,
     seen: Seen,
 }
 
-impl Chunks<'_> {
+impl Chunks {
     /// Before the first chunk.
-    pub(super) fn new(dialect: &dyn Dialect) -> Chunks<'_> {
+    pub(super) fn new(dialect: Arc<dyn Dialect>) -> Chunks {
         Chunks {
             dialect,
             template: usual::Template::default(),
@@ -44,9 +47,15 @@ impl Chunks<'_> {
         }
     }
 
+    /// How the dialect's streams end.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        self.dialect.ending()
+    }
+
     /// The next chunk.
     pub fn parse(&mut self, data: &[u8]) -> Parsed {
-        let parsed = match self.template.piece(self.dialect, data) {
+        let parsed = match self.template.piece(&*self.dialect, data) {
             Some(piece) => parsed(piece),
             None => self.dialect.read(data, self.seen),
         };

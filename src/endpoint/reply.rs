@@ -2,6 +2,8 @@
 //!
 //! In: reply objects in order. Out: what the next turn's history is made from. Never: counts tokens.
 
+use std::sync::Arc;
+
 use super::{Chunks, Dialect, Parsed};
 
 /// What a finished turn said.
@@ -60,21 +62,23 @@ impl Reply {
 
 /// Puts a reply together, one object at a time.
 #[derive(Debug)]
-pub struct ReplyBuilder<'a> {
-    dialect: &'a dyn Dialect,
-    chunks: Chunks<'a>,
+pub struct ReplyBuilder {
+    dialect: Arc<dyn Dialect>,
+    chunks: Chunks,
     reply: Reply,
     failed: bool,
+    complete: bool,
 }
 
-impl ReplyBuilder<'_> {
+impl ReplyBuilder {
     /// An empty one.
-    pub(super) fn new(dialect: &dyn Dialect) -> ReplyBuilder<'_> {
+    pub(super) fn new(dialect: &Arc<dyn Dialect>) -> ReplyBuilder {
         ReplyBuilder {
-            dialect,
-            chunks: Chunks::new(dialect),
+            dialect: Arc::clone(dialect),
+            chunks: Chunks::new(Arc::clone(dialect)),
             reply: Reply::default(),
             failed: false,
+            complete: false,
         }
     }
 
@@ -82,6 +86,7 @@ impl ReplyBuilder<'_> {
     pub fn push(&mut self, data: &[u8]) {
         if let Parsed::Piece(piece) = self.chunks.parse(data) {
             self.failed |= piece.error.is_some();
+            self.complete |= piece.complete;
             self.reply
                 .text
                 .push_str(piece.text.as_deref().unwrap_or(""));
@@ -91,6 +96,12 @@ impl ReplyBuilder<'_> {
         }
         // A first fragment of a tool call may carry no more than an id, and is no piece then.
         self.dialect.remember(data, &mut self.reply);
+    }
+
+    /// The event that ends a whole reply has been there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// The reply; `None` when the peer reported an error or said nothing.

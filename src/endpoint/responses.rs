@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::body::Fields;
 use super::content::{elements, is_filled, member, members};
 use super::dialect::{Dialect, Ending, Request, Seen, Usual};
+use super::history::Part;
 use super::input::array;
 use super::parse::{json, peer_error, root_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
 use super::{Input, Piece, Reply, event, translate};
-use crate::dataset::Turn;
 
 /// The dialect.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Dialect for Responses {
         body.set_some("previous_response_id", stored.map(|(_, id)| id));
         body.set_some("instructions", request.conversation.system.as_deref());
         body.set_some("max_output_tokens", this.max_tokens);
-        body.set_some("tools", this.tools.as_ref().map(translate::response_tools));
+        body.set_some("tools", request.tools().map(translate::response_tools));
         body.extend(request);
         // The API tells usage unasked; this is for servers that want the question, and refused by those that do not know it.
         if plan.use_server_token_count {
@@ -185,26 +185,18 @@ fn input(request: &Request<'_>, known: Option<usize>) -> Vec<Value> {
     if let (Some(context), None) = (&request.conversation.user_context, known) {
         items.push(json!({"type": "message", "role": "user", "content": context}));
     }
-    let skipped = known.map_or(0, |turn| turn + 1);
-    for (turn, reply) in request.earlier().skip(skipped) {
-        add(&mut items, turn);
-        if let Some(reply) = reply {
-            said(&mut items, reply);
+    for part in request.parts(known.map_or(0, |turn| turn + 1)) {
+        match part {
+            Part::Given(message) => translate::response_items(message, &mut items),
+            Part::Turn(turn) => {
+                let content = parts::content(turn, Spelling::Responses);
+                let role = parts::role(turn);
+                items.push(json!({"type": "message", "role": role, "content": content}));
+            }
+            Part::Said(reply) => said(&mut items, reply),
         }
     }
-    add(&mut items, request.this());
     items
-}
-
-fn add(items: &mut Vec<Value>, turn: &Turn) {
-    if turn.messages.is_empty() {
-        let content = parts::content(turn, Spelling::Responses);
-        items.push(json!({"type": "message", "role": parts::role(turn), "content": content}));
-    } else {
-        for message in &turn.messages {
-            translate::response_items(message, items);
-        }
-    }
 }
 
 /// What a live reply leaves in the history.

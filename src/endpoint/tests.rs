@@ -8,7 +8,7 @@ use super::*;
 use crate::config::{EndpointKind, EndpointPlan};
 use crate::dataset::{ContextMode, Conversation, Turn};
 
-fn plan(kind: EndpointKind) -> EndpointPlan {
+pub(super) fn plan(kind: EndpointKind) -> EndpointPlan {
     EndpointPlan {
         streaming: true,
         ..EndpointPlan::plain(kind)
@@ -161,7 +161,7 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
     let mut out = Vec::new();
     let two = "67e55044-10b1-426f-9247-bb680e5fe0c8";
     let session = uuid::Uuid::parse_str(two).unwrap();
-    template.write(&mut out, 1, session.as_u128());
+    template.write(&mut out, 1, session.as_u128(), &[]);
     let one = "00000000-0000-0000-0000-000000000001";
     assert_eq!(
         String::from_utf8(out).unwrap(),
@@ -173,7 +173,7 @@ fn headers_stand_in_order_and_give_way_to_the_users() {
     );
     // A user's session is called by his number.
     let mut out = Vec::new();
-    template.write(&mut out, 1, 17);
+    template.write(&mut out, 1, 17, &[]);
     let lines = String::from_utf8(out).unwrap();
     assert!(lines.contains("X-Sess: 17\r\n") && lines.contains("X-Session-Affinity: 17\r\n"));
     assert_eq!(template.host_override(), Some("h"));

@@ -94,7 +94,11 @@ pub(super) fn piece(shape: Shape, data: &[u8]) -> Option<Usual> {
         usage,
         ..Piece::default()
     };
-    let Some(Object(choice)) = root.choices?.first else {
+    let choices = root.choices?;
+    if choices.odd {
+        return None;
+    }
+    let Some(Object(choice)) = choices.first else {
         return Some((piece, None));
     };
     if choice.index.is_some_and(|index| index != 0) {
@@ -134,6 +138,8 @@ struct Root<'a> {
 /// The first choice of a list, if there is one.
 struct Choices<'a> {
     first: Option<Object<Choice<'a>>>,
+    /// There are others beside it.
+    odd: bool,
 }
 
 /// One choice.
@@ -151,7 +157,7 @@ struct Delta<'a> {
     content: Option<Text<'a>>,
     reasoning_content: Option<Text<'a>>,
     reasoning: Option<Text<'a>>,
-    /// Calls tools.
+    /// Calls tools, or refuses.
     odd: bool,
 }
 
@@ -195,7 +201,9 @@ impl<'de> Fields<'de> for Delta<'de> {
             "content" => self.content = map.next_value()?,
             "reasoning_content" => self.reasoning_content = map.next_value()?,
             "reasoning" => self.reasoning = map.next_value()?,
-            "tool_calls" => self.odd |= map.next_value::<Option<IgnoredAny>>()?.is_some(),
+            "tool_calls" | "refusal" => {
+                self.odd |= map.next_value::<Option<IgnoredAny>>()?.is_some();
+            }
             _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
@@ -246,8 +254,11 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices<'de>, A::Error> {
         let first = list.next_element()?;
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Choices { first })
+        let mut odd = false;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            odd = true;
+        }
+        Ok(Choices { first, odd })
     }
 }
 

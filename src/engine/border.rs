@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
-use crate::endpoint::Reply;
-use crate::record::Exchange;
+use crate::endpoint::{History, Reply};
+use crate::record::{Exchange, ReplyReader, RequestId};
 use crate::schedule::Timeline;
 use crate::wire::{Fault, Limits};
 
@@ -79,26 +79,33 @@ pub trait Workload {
     }
     /// The body that was rendered before the run; `None` when it needs the replies of earlier turns.
     fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>>;
-    /// The body of a turn that needs `history`: one entry for each earlier turn, `None` where a turn failed.
-    fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]>;
+    /// The body of a turn that needs `history`.
+    fn live_body(&self, conversation: u32, turn: u32, history: &History) -> Arc<[u8]>;
     /// Later turns of `conversation` need what the server said in earlier ones.
     fn needs_reply(&self, conversation: u32) -> bool;
-    /// What the server said in a finished exchange.
-    fn reply(&self, exchange: &Exchange) -> Option<Reply>;
+    /// What reads such a reply while it comes, between what is due; `None` reads it at once when it has come.
+    fn reader(&self) -> Option<ReplyReader> {
+        None
+    }
+    /// What the server said in a finished exchange, of which `reader` has taken in a part.
+    fn reply(&self, exchange: &Exchange, reader: Option<ReplyReader>) -> Option<Reply>;
+    /// `history` goes on with `turn` and what it was answered with, `None` if it failed. Turns come in order.
+    fn remember(
+        &self,
+        _conversation: u32,
+        _turn: u32,
+        reply: Option<Reply>,
+        history: &mut History,
+    ) {
+        history.push(reply);
+    }
     /// The data of an event brings content of a reply, so that its prefill is over. Asked of a stream's first events, and only where
     /// prefills are limited: it may neither build a tree nor allocate.
     fn shows_content(&self, data: &[u8]) -> bool {
         !data.is_empty()
     }
-    /// Writes the request's head, blank line included.
-    fn write_head(
-        &self,
-        out: &mut Vec<u8>,
-        target: u16,
-        request_uuid: u128,
-        session_uuid: u128,
-        body_length: usize,
-    );
+    /// Writes the head of request `id`, blank line included.
+    fn write_head(&self, out: &mut Vec<u8>, id: &RequestId, request_uuid: u128, body_length: usize);
 }
 
 /// Where finished exchanges go. Neither call may block or wait.

@@ -8,6 +8,7 @@ use crate::config::ConnectionReuse;
 use crate::driver::{ConnId, Op};
 use crate::record::Outcome;
 
+use super::listen::{UNREAD_MOST, Unheard};
 use super::{Engine, request};
 
 impl Engine {
@@ -18,7 +19,14 @@ impl Engine {
             let flight = self.table.current(conn).and_then(|c| c.flight.as_mut());
             if let Some(flight) = flight {
                 flight.exchange.mark_parsed(now);
+                let hears = flight.session.as_ref().is_some_and(|s| s.reader.is_some());
+                if hears && self.unread.len() < UNREAD_MOST {
+                    self.unread.push_back(conn);
+                }
             }
+        }
+        for unheard in &mut self.unheard {
+            unheard.exchange.mark_parsed(now);
         }
         for mut exchange in self.ended.drain(..) {
             exchange.mark_parsed(now);
@@ -63,9 +71,17 @@ impl Engine {
                 self.counts.cancelled += 1;
             }
         }
-        self.end_turn(&mut flight, tick);
+        let session = self.end_turn(&mut flight, tick);
         let ended = std::mem::replace(&mut flight.exchange, self.sink.blank());
-        self.ended.push(ended);
+        match session {
+            None => self.ended.push(ended),
+            Some(session) => self.unheard.push_back(Unheard {
+                exchange: ended,
+                session,
+                serial: flight.serial,
+                end: tick,
+            }),
+        }
         self.spare_flights.push(flight);
     }
 
@@ -100,7 +116,8 @@ impl Engine {
 impl Drop for Engine {
     /// A driver that fails in mid-batch must not lose the exchanges that ended in it.
     fn drop(&mut self) {
-        for exchange in self.ended.drain(..) {
+        let unheard = self.unheard.drain(..).map(|unheard| unheard.exchange);
+        for exchange in self.ended.drain(..).chain(unheard) {
             self.sink.push(exchange);
         }
     }

@@ -22,6 +22,7 @@ mod ending;
 mod flight;
 mod handover;
 mod health;
+mod listen;
 mod phase;
 mod prefill;
 mod request;
@@ -74,6 +75,8 @@ pub struct Engine {
         reason = "they move from here to the sink without a copy"
     )]
     ended: Vec<Box<Exchange>>,
+    unheard: VecDeque<listen::Unheard>,
+    unread: listen::Unread,
     uuids: request::Uuids,
     ahead: ahead_of_phase::Ahead,
     counts: Counts,
@@ -122,6 +125,8 @@ impl Engine {
             plain: Vec::new(),
             unmarked: Vec::new(),
             ended: Vec::new(),
+            unheard: VecDeque::new(),
+            unread: VecDeque::new(),
             uuids,
             ahead: ahead_of_phase::Ahead::default(),
             counts: Counts::default(),
@@ -142,19 +147,17 @@ impl Engine {
         if let Some(op) = self.ops.pop_front() {
             return op;
         }
-        let until = match self.quiet {
-            Some(until) if now < until => until,
-            _ => {
-                let until = self.turn(now);
-                // What was cut or expired in this turn.
-                self.batch_parsed(now);
-                if let Some(op) = self.ops.pop_front() {
-                    return op;
-                }
-                self.quiet = Some(until);
-                until
+        let mut until = self.until(now);
+        if self.ops.is_empty() && self.has_to_listen() {
+            let again = self.listen(now);
+            if self.quiet.is_none() {
+                until = self.until(now);
             }
-        };
+            until = again.map_or(until, |again| until.min(again));
+        }
+        if let Some(op) = self.ops.pop_front() {
+            return op;
+        }
         self.health.asleep(now, until);
         if self.finished {
             return Op::Finished;
@@ -164,6 +167,20 @@ impl Engine {
             until,
             send_due: until == self.phases.next_send() || cut == Some(until),
             sending: self.unsent + self.ahead.pending() > 0,
+        }
+    }
+
+    /// Until when nothing is due, once all that is due has been done or stands in the list of operations.
+    fn until(&mut self, now: Tick) -> Tick {
+        match self.quiet {
+            Some(until) if now < until => until,
+            _ => {
+                let until = self.turn(now);
+                // What was cut or expired in this turn.
+                self.batch_parsed(now);
+                self.quiet = Some(until).filter(|_| self.ops.is_empty());
+                until
+            }
         }
     }
 

@@ -316,11 +316,10 @@ impl Engine {
 
     /// Sessions that wait for a turn that will not come end here, and connections of their own with them.
     fn drop_waiting(&mut self, now: Tick) {
+        self.drop_unheard(now);
+        let phase = self.phases.number();
         for session in self.phases.running().take_waiting() {
-            self.phases.running().schedule.session_ended(now);
-            if let Some(conn) = session.own_connection() {
-                self.close(conn);
-            }
+            self.drop_session(&session, phase, now);
         }
     }
 

@@ -1,6 +1,8 @@
 //! How a request begins, goes out, and leads to its session's next turn.
 //!
-//! In: intents of the schedule. Out: connects and sends. Never: renders a body that could have been rendered before.
+//! In: intents of the schedule. Out: connects and sends. Never: makes a body that could have been made before it is due.
+
+use std::sync::Arc;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -8,8 +10,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::clock::Tick;
 use crate::config::{ConnectionReuse, PhaseKind};
 use crate::driver::{ConnId, Op};
-use crate::endpoint::Reply;
-use crate::record::{Outcome, RequestId};
+use crate::endpoint::{History, Reply};
+use crate::record::{Exchange, Outcome, ReplyReader, RequestId};
 use crate::schedule::{Course, Intent, IntentKind};
 use crate::wire::Fault;
 
@@ -28,8 +30,12 @@ pub(super) struct Session {
     turn: u32,
     turn_count: u32,
     url: u16,
-    /// What the server said in each earlier turn; kept only where a later turn needs it.
-    history: Vec<Option<Reply>>,
+    /// What was said in earlier turns; kept only where a later turn needs it.
+    history: History,
+    /// The next turn's body, where it hangs on replies.
+    body: Option<Arc<[u8]>>,
+    /// Reads the reply to the turn under way, where a later one needs it.
+    pub(super) reader: Option<ReplyReader>,
     /// Its own connection, with sticky sessions.
     conn: Option<ConnId>,
     /// When its turns are due, with users.
@@ -76,7 +82,7 @@ impl Engine {
     /// Sends what the schedule says, now.
     pub(super) fn begin(&mut self, intent: Intent, now: Tick) {
         let counted = self.phases.running().schedule.next_request_number();
-        let session = match intent.kind {
+        let mut session = match intent.kind {
             IntentKind::Start { session } => self.start_session(session),
             IntentKind::Continue => self
                 .phases
@@ -119,26 +125,18 @@ impl Engine {
             url: session.url,
         };
         let prepared = self.workload.body(session.conversation, session.turn);
-        exchange.live_body = match prepared {
-            Some(_) => None,
-            None => Some(self.workload.live_body(
-                session.conversation,
-                session.turn,
-                &session.history,
-            )),
-        };
+        exchange.live_body = session.body.take().filter(|_| prepared.is_none());
         let body_length = prepared
             .as_ref()
             .or(exchange.live_body.as_ref())
             .map_or(0, |body| body.len());
         exchange.request_body_bytes = body_length as u64;
-        self.workload.write_head(
-            &mut exchange.request_head,
-            session.url,
-            request_uuid,
-            session.uuid,
-            body_length,
-        );
+        let (head, id) = (&mut exchange.request_head, &exchange.id);
+        self.workload
+            .write_head(head, id, request_uuid, body_length);
+        if !session.is_last_turn() && self.workload.needs_reply(session.conversation) {
+            session.reader = self.workload.reader();
+        }
         self.counts.sent += 1;
         self.counts.in_flight += 1;
         self.assign(flight, session, now);
@@ -306,42 +304,79 @@ impl Engine {
         self.ops.push_back(Op::Send { conn, bytes });
     }
 
-    /// The session of a finished flight goes on to its next turn, or ends.
-    pub(super) fn end_turn(&mut self, flight: &mut Flight, now: Tick) {
-        let Some(mut session) = flight.session.take() else {
-            return;
-        };
+    /// The session of a finished flight goes on to its next turn, or ends. One whose reply must be read first is given back.
+    pub(super) fn end_turn(&mut self, flight: &mut Flight, now: Tick) -> Option<Session> {
+        let mut session = flight.session.take()?;
         let phase = flight.exchange.id.phase;
         self.phases.turn_ended(phase, session.is_last_turn());
         if session.is_last_turn() || self.phases.is_cut(phase) {
             self.phases.session_ended(phase, now);
-            return;
+            return None;
         }
-        let good = flight.exchange.outcome == Outcome::Success
-            && self.workload.needs_reply(session.conversation);
-        let reply = if good {
-            self.workload.reply(&flight.exchange)
-        } else {
-            None
-        };
-        session.history.push(reply);
+        let good = flight.exchange.outcome == Outcome::Success;
+        if good && self.workload.needs_reply(session.conversation) {
+            return Some(session);
+        }
+        session.reader = None;
+        self.go_on(session, None, flight.serial, now);
+        None
+    }
+
+    /// `session` goes on to its next turn after a reply that ended at `now`: the turn's body is made, and then it waits until it is due.
+    fn go_on(&mut self, mut session: Session, reply: Option<Reply>, serial: u64, now: Tick) {
+        let conversation = session.conversation;
+        if self.workload.needs_reply(conversation) {
+            let history = &mut session.history;
+            self.workload
+                .remember(conversation, session.turn, reply, history);
+        }
         session.turn += 1;
+        if self.workload.body(conversation, session.turn).is_none() {
+            let history = &session.history;
+            let body = self.workload.live_body(conversation, session.turn, history);
+            session.body = Some(body);
+        }
         let due = match &mut session.course {
             Some(course) => course.next_due(session.turn, now),
             None => {
-                let own = self.workload.own_time(session.conversation, session.turn);
+                let own = self.workload.own_time(conversation, session.turn);
                 let own = own.and_then(|after| self.phases.running().schedule.own_time(after));
                 own.unwrap_or_else(|| {
-                    let think = self.workload.delay(session.conversation, session.turn);
+                    let think = self.workload.delay(conversation, session.turn);
                     now.plus(self.setup.rate.ticks(think))
                 })
             }
         };
         self.phases.running().wait(Waiting {
             due,
-            serial: flight.serial,
+            serial,
             session,
         });
+    }
+
+    /// `session` has heard the whole of `exchange`, whose reply ended at `end`.
+    pub(super) fn heard(
+        &mut self,
+        mut session: Session,
+        exchange: &Exchange,
+        serial: u64,
+        end: Tick,
+    ) {
+        let phase = exchange.id.phase;
+        if self.phases.is_cut(phase) {
+            return self.drop_session(&session, phase, end);
+        }
+        let reader = session.reader.take();
+        let reply = self.workload.reply(exchange, reader);
+        self.go_on(session, reply, serial, end);
+    }
+
+    /// `session` ends before its last turn, and a connection of its own with it.
+    pub(super) fn drop_session(&mut self, session: &Session, phase: u8, now: Tick) {
+        self.phases.session_ended(phase, now);
+        if let Some(conn) = session.own_connection() {
+            self.close(conn);
+        }
     }
 
     fn start_session(&mut self, number: u64) -> Session {
@@ -364,7 +399,9 @@ impl Engine {
             turn_count,
             url: order[usize::try_from(number % order.len() as u64)
                 .expect("the remainder is below a length in memory")],
-            history: Vec::new(),
+            history: History::default(),
+            body: None,
+            reader: None,
             conn: None,
             course,
         }

@@ -131,7 +131,10 @@ impl Cutter {
             self.bytes.consume(taken);
             if self.value.len() > most {
                 self.cut = true;
-                return Err(self.broken(too_long()));
+                return Err(Trouble::Broken {
+                    line: begin,
+                    reason: too_long(),
+                });
             }
             if end.is_some() {
                 return Ok(&self.value);

@@ -22,6 +22,9 @@ pub(super) struct Table {
     room: Arc<AtomicUsize>,
 }
 
+/// A line, and the cells of its row by the names of their columns.
+pub(super) type Row = (u64, Map<String, Value>);
+
 impl Table {
     /// Reads the names of the columns.
     pub(super) fn new(bytes: Source) -> Result<Table, Trouble> {
@@ -54,7 +57,7 @@ impl Table {
     }
 
     /// The next row and its line. Empty cells are left out.
-    pub(super) fn row(&mut self) -> Result<Option<(u64, Map<String, Value>)>, Trouble> {
+    pub(super) fn row(&mut self) -> Result<Option<Row>, Trouble> {
         let Some(line) = self.advance()? else {
             return Ok(None);
         };

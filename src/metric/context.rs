@@ -2,7 +2,7 @@
 //!
 //! In: a plan. Out: a few flags, cheap to hand to every recorder. Never: changes during a run.
 
-use crate::config::{Plan, Slo};
+use crate::config::{DatasetSource, Plan, Slo};
 
 /// What of a plan decides which metrics exist and how they are computed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Context {
     pub per_chunk_usage: bool,
     /// The server is the built-in one, whose prompt count is of words; comparing it with tokens would only alarm.
     pub server_counts_words: bool,
+    /// Mean length of the prompts asked for, in tokens (`--isl`).
+    pub asked_input: Option<f64>,
     /// What a good request keeps to; empty when no goodput was asked for.
     pub goodput: Vec<Slo>,
 }
@@ -28,7 +30,17 @@ impl Context {
             use_server_token_count: plan.endpoint.use_server_token_count,
             per_chunk_usage: plan.endpoint.per_chunk_usage,
             server_counts_words: plan.endpoint.built_in_server,
+            asked_input: asked_input(&plan.dataset.source),
             goodput: plan.goodput.clone(),
         }
+    }
+}
+
+fn asked_input(source: &DatasetSource) -> Option<f64> {
+    match source {
+        DatasetSource::Synthetic(synthetic) if synthetic.pairs.is_empty() => {
+            Some(synthetic.input_tokens.mean)
+        }
+        _ => None,
     }
 }

@@ -7,7 +7,9 @@ use crate::clock::Nanos;
 use crate::record::ErrorDetails;
 
 pub mod arrival;
+mod by_token;
 mod context;
+mod counts;
 mod frame;
 mod gaps;
 pub mod health;
@@ -27,6 +29,7 @@ mod sweepline;
 mod weighted;
 
 pub use context::Context;
+pub use counts::{Compared, Counts, Lengths, TemplateTokens};
 pub use frame::PhaseFrame;
 pub use run::Accumulator;
 pub use slices::{Slice, Slices};
@@ -69,6 +72,8 @@ pub struct Summary {
     pub steady: Option<Steady>,
     /// How late requests were sent; see [`lag::LagHistogram`].
     pub schedule_lag: lag::LagHistogram,
+    /// Token counts of client and server, asked and produced lengths, finish reasons.
+    pub counts: Counts,
     /// What the reader must know before trusting the numbers: replies that came whole in one read, bursts, token counts that differ
     /// from the server's by over 2 %, lengths not honoured, percentiles of too few samples.
     pub notes: Vec<String>,

@@ -2,9 +2,8 @@
 //!
 //! In: records. Out: plain sentences with numbers in them. Never: changes a metric.
 
-use super::Context;
-use super::request::length_mismatch;
 use super::spacing::{Known, known, reply_tokens};
+use super::{Context, Counts};
 use crate::record::Record;
 
 /// Counts of oddities.
@@ -23,31 +22,16 @@ pub(super) struct Observed {
     untold: u64,
     untold_events: u64,
     untold_tokens: u64,
+    /// Replies of several choices, and the most of them.
+    several: u64,
+    choices_most: u32,
     resent: u64,
     cancelled: u64,
     cancelled_on_purpose: u64,
     errors: u64,
     rate_limited: u64,
-    prompt: Compared,
-    completion: Compared,
-    length: Length,
-}
-
-/// Sums of two counts of the same tokens, over the requests that have both.
-#[derive(Clone, Copy, Debug, Default)]
-struct Compared {
-    requests: u64,
-    client: u64,
-    server: u64,
-}
-
-/// Requests that asked for a length, and those whose replies were not near it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Length {
-    judged: u64,
-    missed: u64,
-    missed_asked: u64,
-    missed_length: u64,
+    /// Failed requests that later turns go on without.
+    gaps: u64,
 }
 
 impl Observed {
@@ -60,12 +44,13 @@ impl Observed {
             self.errors += 1;
             self.cancelled_on_purpose += u64::from(record.cancelled_on_purpose);
             self.rate_limited += u64::from(record.status == 429);
+            self.gaps += u64::from(record.leaves_a_gap);
         } else {
-            self.add_success(record, context);
+            self.add_success(record);
         }
     }
 
-    fn add_success(&mut self, record: &Record, context: &Context) {
+    fn add_success(&mut self, record: &Record) {
         self.success += 1;
         if record.streamed {
             let events = record.chunks.len() as u64;
@@ -81,32 +66,10 @@ impl Observed {
             }
         }
         let tokens = &record.tokens;
-        if let Some(usage) = &record.usage {
-            let client_input = tokens.client_input;
-            let client_input =
-                client_input.or(tokens.input.filter(|_| !context.use_server_token_count));
-            if !context.server_counts_words {
-                self.prompt.add(client_input, usage.prompt_tokens);
-            }
-            if !context.use_server_token_count {
-                let length = tokens.output_sequence_length();
-                self.completion.add(length, usage.completion_tokens);
-            }
-        }
-        if let Some(missed) = length_mismatch(record) {
-            self.length.judged += 1;
-            if missed {
-                self.length.missed += 1;
-                add(
-                    &mut self.length.missed_asked,
-                    tokens.requested_output.unwrap_or(0),
-                );
-                add(
-                    &mut self.length.missed_length,
-                    tokens.output_sequence_length().unwrap_or(0),
-                );
-            }
-        }
+        self.several += u64::from(tokens.other_choices > 0);
+        self.choices_most = self
+            .choices_most
+            .max(tokens.other_choices.saturating_add(1));
     }
 
     pub(super) fn merge(&mut self, other: &Observed) {
@@ -120,17 +83,14 @@ impl Observed {
         self.untold += other.untold;
         self.untold_events += other.untold_events;
         add(&mut self.untold_tokens, other.untold_tokens);
+        self.several += other.several;
+        self.choices_most = self.choices_most.max(other.choices_most);
         self.resent += other.resent;
         self.cancelled += other.cancelled;
         self.cancelled_on_purpose += other.cancelled_on_purpose;
         self.errors += other.errors;
         self.rate_limited += other.rate_limited;
-        self.prompt.merge(other.prompt);
-        self.completion.merge(other.completion);
-        self.length.judged += other.length.judged;
-        self.length.missed += other.length.missed;
-        add(&mut self.length.missed_asked, other.length.missed_asked);
-        add(&mut self.length.missed_length, other.length.missed_length);
+        self.gaps += other.gaps;
     }
 
     /// Content events that came in a read with another, of all content events of streams; `None` without any.
@@ -140,15 +100,15 @@ impl Observed {
     }
 
     /// One sentence each. `samples`: valid requests with a latency.
-    pub(super) fn notes(&self, samples: usize) -> Vec<String> {
-        let notes = [
+    pub(super) fn notes(&self, samples: usize, counts: &Counts) -> Vec<String> {
+        let of_streams = [
             self.not_streamed(),
             self.whole_replies(),
             self.bursts(),
             self.untold(),
-            self.prompt.note("Prompt"),
-            self.completion.note("Completion"),
-            self.length.note(),
+            self.several_choices(),
+        ];
+        let of_the_run = [
             self.resent(),
             self.cut(),
             self.cut_on_purpose(),
@@ -159,13 +119,23 @@ impl Observed {
                     grouped(self.errors)
                 )
             }),
+            (self.gaps > 0).then(|| {
+                format!(
+                    "{} of {} failed requests were not the last of their conversations: the turns after them go on, as in AIPerf, \
+                     without their replies.",
+                    grouped(self.gaps),
+                    grouped(self.errors)
+                )
+            }),
             (1..100).contains(&samples).then(|| {
                 format!(
                     "p99 of {samples} samples: below 100 requests it is close to the maximum, not a percentile to compare."
                 )
             }),
         ];
-        notes.into_iter().flatten().collect()
+        let of_streams = of_streams.into_iter().flatten();
+        let of_the_run = of_the_run.into_iter().flatten();
+        of_streams.chain(counts.notes()).chain(of_the_run).collect()
     }
 
     fn not_streamed(&self) -> Option<String> {
@@ -186,6 +156,18 @@ impl Observed {
                  says nothing about the server.",
                 grouped(self.whole),
                 grouped(self.comparable.max(self.whole))
+            )
+        })
+    }
+
+    fn several_choices(&self) -> Option<String> {
+        (self.several > 0).then(|| {
+            format!(
+                "{} of {} replies had up to {} choices (n above 1): output is counted over all of them, TTFT is to the first content \
+                 of any, and inter-token latency is of tokens of any choice.",
+                grouped(self.several),
+                grouped(self.success),
+                self.choices_most
             )
         })
     }
@@ -254,58 +236,13 @@ impl Observed {
     }
 }
 
-impl Compared {
-    fn add(&mut self, client: Option<u64>, server: Option<u64>) {
-        if let (Some(client), Some(server)) = (client, server) {
-            self.requests += 1;
-            self.client = self.client.saturating_add(client);
-            self.server = self.server.saturating_add(server);
-        }
-    }
-
-    fn merge(&mut self, other: Compared) {
-        self.requests += other.requests;
-        self.client = self.client.saturating_add(other.client);
-        self.server = self.server.saturating_add(other.server);
-    }
-
-    fn note(self, what: &str) -> Option<String> {
-        let (client, server) = (self.client as f64, self.server as f64);
-        let percent = (server - client).abs() / client.max(1.0) * 100.0;
-        (percent > 2.0).then(|| {
-            format!(
-                "{what} tokens differ by {percent:.1} % between client and server: {} counted here, {} by the server, in {} \
-                 requests.",
-                grouped(self.client),
-                grouped(self.server),
-                grouped(self.requests)
-            )
-        })
-    }
-}
-
-impl Length {
-    fn note(self) -> Option<String> {
-        let mean = |sum: u64| grouped(sum.saturating_add(self.missed / 2) / self.missed);
-        (self.missed > 0).then(|| {
-            format!(
-                "Output length was not honoured: asked for {} tokens, got a mean of {} in {} of {} requests.",
-                mean(self.missed_asked),
-                mean(self.missed_length),
-                grouped(self.missed),
-                grouped(self.judged)
-            )
-        })
-    }
-}
-
 /// Saturates: servers' counts are not to be trusted with an overflow.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
 /// A count with a comma between thousands.
-fn grouped(count: u64) -> String {
+pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

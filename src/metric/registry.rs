@@ -32,6 +32,8 @@ pub fn needs_stream(metric: &Metric) -> bool {
             | "inter_chunk_latency"
             | "decode_duration"
             | "inter_token_latency"
+            | "time_per_output_token"
+            | "token_weighted_inter_token_latency"
             | "max_inter_chunk_gap"
             | "inter_chunk_jitter"
             | "tokens_per_chunk"
@@ -203,8 +205,13 @@ const TABLE: &[Metric] = &[
     row("coalesced_events", "Coalesced Events", "ratio", Group::Client, Some(30)).run(),
     row("max_inter_chunk_gap", "Max Inter Chunk Gap", "ms", Group::Client, Some(40)),
     row("inter_chunk_jitter", "Inter Chunk Jitter", "ms", Group::Client, Some(50)),
+    row("time_per_output_token", "Time per Output Token", "ms", Group::Client, Some(54)),
+    row("token_weighted_inter_token_latency", "Inter Token Latency by Token", "ms", Group::Client, Some(56)).run(),
+    row("normalized_latency", "Normalized Latency", "ms/token", Group::None, None),
     row("inter_token_gap", "Inter Token Gap", "ms", Group::Client, Some(60)).run(),
     row("tokens_per_chunk", "Tokens per Chunk", "tokens", Group::Client, Some(70)).larger(),
+    row("chat_template_tokens", "Chat Template Tokens", "tokens", Group::Client, Some(75)),
+    row("client_input_sequence_length", "Client Input Sequence Length", "tokens", Group::None, None),
     row("windowed_output_token_throughput", "Windowed Output Token Throughput", "tokens/sec", Group::Client, Some(80)).larger().run(),
     row("windowed_output_tokens", "Windowed Output Tokens", "tokens", Group::None, None).larger().run(),
     row("windowed_duration", "Windowed Duration", "sec", Group::None, None).run(),

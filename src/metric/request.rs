@@ -10,6 +10,7 @@
 //!   the request's start, so that on a new connection they contain its set-up. `http_req_blocked` is what passes before the
 //!   first byte apart from the set-up, so `http_req_total`, still the sum of the parts, counts every moment once.
 
+use super::by_token::time_per_output_token;
 use super::lag::lag;
 use super::registry::METRICS;
 use super::spacing::{gaps, spread, tokens_per_chunk};
@@ -77,6 +78,7 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
         }
     }
     tokens(record, latency, &mut one);
+    input_beside(record, context, &mut one);
     usage(record, context, &mut one);
     trace(record, &mut one);
     if context.streaming && record.streamed && record.chunks.len() > 1 {
@@ -128,6 +130,9 @@ fn stream(record: &Record, context: &Context, latency: Nanos, one: &mut impl FnM
     }
     let decode = latency - first;
     one(index!("decode_duration"), decode.millis());
+    if let Some((per_token, _)) = time_per_output_token(record, context) {
+        one(index!("time_per_output_token"), per_token);
+    }
     if let Some(tokens) = decoded_tokens(record, context) {
         let between = decode.millis() / tokens as f64;
         one(index!("inter_token_latency"), between);
@@ -160,9 +165,27 @@ fn tokens(record: &Record, latency: Option<Nanos>, one: &mut impl FnMut(usize, f
         let rate = length as f64 / latency.seconds();
         one(index!("e2e_output_token_throughput"), rate);
     }
+    if let Some(latency) = latency.filter(|_| length > 0) {
+        let per_token = latency.millis() / length as f64;
+        one(index!("normalized_latency"), per_token);
+    }
     if let Some(asked) = counts.requested_output.filter(|n| *n > 0) {
         let percent = (length as f64 - asked as f64) / asked as f64 * 100.0;
         one(index!("osl_mismatch_diff_pct"), percent);
+    }
+}
+
+/// What stands beside the length of the input: the client's count where the server's is used, and the chat template's part.
+fn input_beside(record: &Record, context: &Context, one: &mut impl FnMut(usize, f64)) {
+    let counts = &record.tokens;
+    let client = counts
+        .client_input
+        .filter(|_| context.use_server_token_count);
+    if let Some(client) = client {
+        one(index!("client_input_sequence_length"), client as f64);
+    }
+    if let Some(template) = counts.template {
+        one(index!("chat_template_tokens"), template as f64);
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use super::arrival::{self, Arrived};
+use super::by_token::ByToken;
 use super::gaps::Gaps;
 use super::lag::{LagHistogram, lag};
 use super::notes::Observed;
@@ -17,7 +18,7 @@ use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, slo, spacing,
+    Context, Counts, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, slo, spacing,
 };
 use crate::record::{Chunk, ErrorDetails, Record};
 
@@ -50,34 +51,9 @@ pub struct Accumulator {
     input_tokens: u64,
     output_tokens: u64,
     good_count: u64,
-    discrepancies: Flagged,
-    mismatches: Flagged,
+    counts: Counts,
+    by_token: ByToken,
     observed: Observed,
-}
-
-/// How many of how many requests that could be judged.
-#[derive(Clone, Copy, Debug, Default)]
-struct Flagged {
-    judged: u64,
-    flagged: u64,
-}
-
-impl Flagged {
-    fn add(&mut self, verdict: Option<bool>) {
-        if let Some(flagged) = verdict {
-            self.judged += 1;
-            self.flagged += u64::from(flagged);
-        }
-    }
-
-    fn merge(&mut self, other: Flagged) {
-        self.judged += other.judged;
-        self.flagged += other.flagged;
-    }
-
-    fn count(self) -> Option<f64> {
-        (self.judged > 0).then_some(self.flagged as f64)
-    }
 }
 
 impl Accumulator {
@@ -102,8 +78,8 @@ impl Accumulator {
             input_tokens: 0,
             output_tokens: 0,
             good_count: 0,
-            discrepancies: Flagged::default(),
-            mismatches: Flagged::default(),
+            counts: Counts::default(),
+            by_token: ByToken::default(),
             observed: Observed::default(),
         }
     }
@@ -168,6 +144,8 @@ impl Accumulator {
             end_ns,
         });
         self.add_timing(record);
+        self.counts.add(record, &self.context);
+        self.by_token.add(record, &self.context);
         if record.cancelled {
             self.cancelled_count += 1;
         } else if let Some(details) = &record.error {
@@ -219,8 +197,8 @@ impl Accumulator {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.good_count += other.good_count;
-        self.discrepancies.merge(other.discrepancies);
-        self.mismatches.merge(other.mismatches);
+        self.counts.merge(&other.counts);
+        self.by_token.merge(other.by_token);
         self.observed.merge(&other.observed);
     }
 
@@ -233,6 +211,8 @@ impl Accumulator {
         }
         rows[index!("inter_chunk_latency")] = self.gaps.stats();
         rows[index!("inter_token_gap")] = self.token_gaps.stats();
+        rows[index!("token_weighted_inter_token_latency")] = self.by_token.stats();
+        self.counts.fill(&mut rows);
         self.adjusted(&mut rows);
         self.scalars(&mut rows);
         self.sent.fill(self.frame, &mut rows);
@@ -269,7 +249,8 @@ impl Accumulator {
             error_count: self.error_count,
             cancelled_count: self.cancelled_count,
             schedule_lag: LagHistogram::of(&self.series[index!("schedule_lag")]),
-            notes: self.observed.notes(samples),
+            notes: self.observed.notes(samples, &self.counts),
+            counts: self.counts,
             steady,
         }
     }
@@ -341,9 +322,6 @@ impl Accumulator {
         let output = record.tokens.output_sequence_length().unwrap_or(0);
         self.input_tokens = self.input_tokens.saturating_add(input);
         self.output_tokens = self.output_tokens.saturating_add(output);
-        self.discrepancies
-            .add(request::usage_discrepancy(record, &self.context));
-        self.mismatches.add(request::length_mismatch(record));
         if !self.context.goodput.is_empty() {
             let values = request::values(record, &self.context);
             self.good_count += u64::from(slo::is_good(&values, &self.context.goodput));
@@ -393,11 +371,6 @@ impl Accumulator {
         set(
             index!("benchmark_duration"),
             Some(window.length().seconds()),
-        );
-        set(index!("osl_mismatch_count"), self.mismatches.count());
-        set(
-            index!("usage_discrepancy_count"),
-            self.discrepancies.count(),
         );
         set(index!("coalesced_events"), self.observed.coalesced_share());
 

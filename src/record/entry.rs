@@ -65,6 +65,8 @@ pub struct Record {
     pub cancelled: bool,
     /// It was cut on purpose: an error with AIPerf's code 499, and one of its error records.
     pub cancelled_on_purpose: bool,
+    /// It failed, and later turns of its conversation, whose history holds the server's words, go on without its reply.
+    pub leaves_a_gap: bool,
     /// HTTP trace.
     pub trace: Trace,
 }
@@ -125,6 +127,8 @@ pub struct TokenCounts {
     pub template: Option<u64>,
     /// A chat template was to be applied and refused these messages, so that plain text was counted.
     pub template_refused: bool,
+    /// Choices besides the first (`n` above 1) that output and reasoning are counted over as well.
+    pub other_choices: u32,
 }
 
 impl TokenCounts {

@@ -12,7 +12,7 @@ use super::reading::{Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
 use crate::config::{ExportLevel, Plan};
-use crate::dataset::{Corpus, Turn};
+use crate::dataset::{ContextMode, Corpus, Turn};
 use crate::endpoint::{Api, Bodies};
 use crate::tokenizer::Tokenizer;
 
@@ -72,6 +72,9 @@ impl Interpreter {
             .get(exchange.id.conversation as usize);
         let conversation_id = conversation.map_or_else(String::new, |found| found.id.clone());
         let outcome = exchange.outcome;
+        let error = failure(exchange, &reading);
+        let cancelled = matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted);
+        let live = conversation.is_some_and(|found| found.context == ContextMode::LiveReplies);
         let due = exchange.ticks.due;
         Record {
             id: exchange.id,
@@ -103,8 +106,9 @@ impl Interpreter {
             done_seen: reading.done_seen,
             keep_alive_count: reading.keep_alive_count,
             status: exchange.head.map_or(0, |head| head.status),
-            error: failure(exchange, &reading),
-            cancelled: matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted),
+            leaves_a_gap: error.is_some() && !cancelled && live && !exchange.id.last_turn,
+            error,
+            cancelled,
             cancelled_on_purpose: outcome == Outcome::Cancelled,
             trace: self.trace(&moments),
             finish_reason: reading.finish_reason.take(),
@@ -128,6 +132,7 @@ impl Interpreter {
             client_input,
             template: input.and_then(|input| input.template),
             template_refused: input.is_some_and(|input| input.refused),
+            other_choices: u32::try_from(reading.others.len()).unwrap_or(u32::MAX),
             ..TokenCounts::default()
         };
         if self.plan.endpoint.use_server_token_count {
@@ -143,11 +148,16 @@ impl Interpreter {
                 ..counts
             };
         }
+        // Each choice by itself; `None` when none of them says any.
         let count = |text: &String| (!text.is_empty()).then(|| self.tokenizer.count(text) as u64);
+        let outputs = reading.others.iter().map(|(_, output, _)| output);
+        let reasonings = reading.others.iter().map(|(_, _, reasoning)| reasoning);
+        let sum =
+            |all: &mut dyn Iterator<Item = &String>| all.filter_map(count).reduce(|a, b| a + b);
         TokenCounts {
             input: client_input,
-            output: count(&reading.output),
-            reasoning: count(&reading.reasoning),
+            output: sum(&mut std::iter::once(&reading.output).chain(outputs)),
+            reasoning: sum(&mut std::iter::once(&reading.reasoning).chain(reasonings)),
             ..counts
         }
     }

@@ -8,10 +8,11 @@ mod entry;
 mod exchange;
 mod failure;
 mod interpret;
+mod listening;
 mod reading;
 mod tally;
 
 pub use entry::{Chunk, ErrorDetails, Record, ReplyEvent, TokenCounts, Trace};
 pub use exchange::{EventMark, Exchange, Link, Outcome, Read, RequestId, Ticks};
 pub use interpret::Interpreter;
-pub use reading::reply_of;
+pub use listening::{ReplyReader, reply_of};

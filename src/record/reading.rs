@@ -6,7 +6,9 @@ use std::borrow::Cow;
 
 use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
-use crate::endpoint::{Api, Chunks, Ending, Parsed, PeerError, Piece, PieceKind, Reply, Usage};
+use crate::endpoint::{
+    Api, Chunks, Ending, OtherChoice, Parsed, PeerError, Piece, PieceKind, Said, Usage,
+};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.
@@ -16,6 +18,8 @@ pub(super) struct Reading {
     pub(super) pieces: Vec<(PieceKind, bool, u32)>,
     pub(super) output: String,
     pub(super) reasoning: String,
+    /// Output and reasoning of choices besides the first, by their index.
+    pub(super) others: Vec<(u64, String, String)>,
     /// Everything in arrival order.
     pub(super) text: String,
     pub(super) usage: Option<Usage>,
@@ -76,31 +80,9 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
     reading
 }
 
-/// What a finished turn said, for the history of the next one. `None` when it failed or said nothing.
-#[must_use]
-pub fn reply_of(api: &Api, exchange: &Exchange) -> Option<Reply> {
-    let whole = exchange.outcome == Outcome::Success;
-    if !whole || !exchange.head.is_some_and(|head| head.is_success()) {
-        return None;
-    }
-    let mut builder = api.reply_builder();
-    if let Some(marks) = marks(exchange) {
-        for mark in marks.iter() {
-            let fields = fields(event_bytes(exchange, mark));
-            if is_error(&fields) {
-                return None;
-            }
-            builder.push(payload(&fields));
-        }
-    } else {
-        builder.push(&exchange.body);
-    }
-    builder.finish()
-}
-
 /// Events of the body, `None` when it is no stream. The worker marked those of a reply that says it is one; a body that turns out
 /// to be a stream in spite of its content type is scanned here.
-fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
+pub(super) fn marks(exchange: &Exchange) -> Option<Cow<'_, [EventMark]>> {
     if !exchange.events.is_empty() {
         return Some(Cow::Borrowed(&exchange.events));
     }
@@ -143,17 +125,17 @@ fn looks_like_stream(body: &[u8]) -> bool {
 }
 
 /// The data without surrounding white space, empty when there is none.
-fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
+pub(super) fn payload<'a>(fields: &'a SseFields<'_>) -> &'a [u8] {
     fields.data.as_deref().unwrap_or_default().trim_ascii()
 }
 
 /// The event says that the request failed.
-fn is_error(fields: &SseFields<'_>) -> bool {
+pub(super) fn is_error(fields: &SseFields<'_>) -> bool {
     let name = fields.event.unwrap_or_default().trim_ascii();
     name.eq_ignore_ascii_case(b"error")
 }
 
-fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
+pub(super) fn event_bytes<'a>(exchange: &'a Exchange, mark: &EventMark) -> &'a [u8] {
     let place = usize::try_from(mark.begin)
         .ok()
         .zip(usize::try_from(mark.end).ok());
@@ -169,8 +151,13 @@ fn read_at(exchange: &Exchange, end: u64) -> u32 {
     u32::try_from(index.min(reads.len().saturating_sub(1))).unwrap_or(u32::MAX)
 }
 
+/// What of a choice counts as output: AIPerf counts only the tool text of a chunk that has both.
+fn output_of(said: &Said) -> Option<&str> {
+    said.tool.as_deref().or(said.text.as_deref())
+}
+
 impl Reading {
-    fn event(&mut self, chunks: &mut Chunks<'_>, bytes: &[u8], read: u32, keep_text: bool) {
+    fn event(&mut self, chunks: &mut Chunks, bytes: &[u8], read: u32, keep_text: bool) {
         let before = self.pieces.len();
         let total = self.understand(chunks, bytes, read, keep_text);
         self.tally.push(total, self.pieces.len() > before);
@@ -179,7 +166,7 @@ impl Reading {
     /// Takes in one event; returns the completion tokens so far, where it tells them.
     fn understand(
         &mut self,
-        chunks: &mut Chunks<'_>,
+        chunks: &mut Chunks,
         bytes: &[u8],
         read: u32,
         keep_text: bool,
@@ -208,7 +195,7 @@ impl Reading {
     }
 
     /// `event: error`: the message is the comment, the data's own message, or the data.
-    fn error_event(&mut self, chunks: &mut Chunks<'_>, payload: &[u8], comment: Option<&[u8]>) {
+    fn error_event(&mut self, chunks: &mut Chunks, payload: &[u8], comment: Option<&[u8]>) {
         if self.error.is_some() {
             return;
         }
@@ -223,6 +210,7 @@ impl Reading {
             let value: serde_json::Value = serde_json::from_slice(payload).ok()?;
             Some(value.get("message")?.as_str()?.to_owned())
         };
+        let kind = parsed.as_ref().and_then(|error| error.kind.clone());
         let message = comment
             .map(text)
             .or_else(|| parsed.as_ref().map(|error| error.message.clone()))
@@ -232,9 +220,24 @@ impl Reading {
         self.error_event = true;
         self.error = Some(PeerError {
             code: None,
-            kind: None,
+            // A dialect that names its events has errors of its own, whose kinds say more than that there was one.
+            kind: kind.filter(|_| chunks.ending() == Ending::Event),
             message,
         });
+    }
+
+    /// Keeps apart what each choice besides the first says, since a text that mixes them has other tokens than theirs.
+    fn other_choices(&mut self, others: &[OtherChoice]) {
+        for OtherChoice { index, said } in others {
+            let known = self.others.iter().position(|(other, ..)| other == index);
+            let place = known.unwrap_or_else(|| {
+                self.others.push((*index, String::new(), String::new()));
+                self.others.len() - 1
+            });
+            let (_, output, reasoning) = &mut self.others[place];
+            output.push_str(output_of(said).unwrap_or(""));
+            reasoning.push_str(said.reasoning.as_deref().unwrap_or(""));
+        }
     }
 
     fn piece(&mut self, piece: Piece, read: u32, keep_text: bool) {
@@ -245,7 +248,12 @@ impl Reading {
             }
             // AIPerf counts only the tool text of a chunk that has both.
             let output = piece.tool.as_deref().or(piece.text.as_deref());
-            self.pieces.push((kind, output.is_some(), read));
+            let others = piece
+                .others
+                .iter()
+                .any(|other| output_of(&other.said).is_some());
+            self.pieces.push((kind, output.is_some() || others, read));
+            self.other_choices(&piece.others);
             let reasoning = piece.reasoning.as_deref().unwrap_or("");
             let output = output.unwrap_or("");
             self.reasoning.push_str(reasoning);

@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use crate::clock::Nanos;
 use crate::metric::{Group, Row, Steady, Summary};
 use crate::report::number::thousands;
-use crate::report::{ArtifactNames, ClientReport, RunReport, escape_controls};
+use crate::report::{ArtifactNames, ClientReport, RunReport, escape_controls, tokens};
 
 /// Tables in their printed order, with what they add to the title.
 const TABLES: [(Group, &str); 6] = [
@@ -51,6 +51,7 @@ pub fn render(report: &RunReport, width: u16, files: &[(String, PathBuf)]) -> St
             "* from fewer samples than this percentile needs (p90: 10, p99: 100)",
         );
     }
+    out.push_str(&tokens::lines(&summary.counts));
     for note in report.client.notes.iter().chain(&summary.notes) {
         line(&mut out, &format!("Note: {}", escape_controls(note)));
     }

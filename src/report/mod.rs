@@ -18,6 +18,7 @@ mod redact;
 mod summary_csv;
 mod summary_json;
 mod timeslice;
+mod tokens;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -36,6 +36,12 @@ pub(super) fn thousands(value: Option<f64>) -> String {
     out
 }
 
+/// A count with a comma between thousands.
+pub(super) fn grouped(count: u64) -> String {
+    let text = thousands(Some(count as f64));
+    text.trim_end_matches(".00").to_owned()
+}
+
 /// Full precision; `None` when not finite. An integral real keeps its `.0`.
 pub(super) fn json(value: f64) -> Option<Value> {
     Number::from_f64(value).map(Value::Number)

@@ -222,6 +222,7 @@ pub(super) fn metadata(record: &Record, phase: &PhaseTag) -> Json {
         "phase_name": phase.name,
         "phase_kind": phase.kind.name(),
         "was_cancelled": record.was_cancelled(),
+        "finish_reason": record.finish_reason,
         "cancellation_time_ns": record.was_cancelled().then(|| start.saturating_add(record.end.0)),
         "context_overflow_skip": false,
         "agent_depth": 0,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::metric::{ErrorGroup, Stats, Steady, Summary};
 use crate::report::number::{self, percentiles};
-use crate::report::{ClientReport, RunReport, records};
+use crate::report::{ClientReport, RunReport, records, tokens};
 
 /// Metrics that AIPerf's schema declares, in its order.
 const DECLARED: [&str; 23] = [
@@ -99,6 +99,8 @@ pub(super) fn render_summary(
     if let Some(steady) = &summary.steady {
         put("steady_state", steady_state(steady));
     }
+    put("token_counts", tokens::json(&summary.counts));
+    put("finish_reasons", tokens::finish_reasons(&summary.counts));
     put("schedule_lag_histogram", lag_histogram(summary));
     put("client", client(&report.client, summary));
     put("client_health", json!(report.client.health.json()));

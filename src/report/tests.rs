@@ -62,6 +62,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             api_key: None,
             headers: Vec::new(),
             session_header: None,
+            affinity_headers: vec!["X-Session-Affinity"],
             extra_inputs: Map::new(),
             use_legacy_max_tokens: false,
             use_server_token_count: false,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::clock::Nanos;
 use crate::config::Plan;
 use crate::dataset::{ContextMode, Corpus, Sampler};
-use crate::endpoint::{Api, Bodies, HeaderTemplate, Reply};
+use crate::endpoint::{Api, Bodies, HeaderTemplate, History, Reply};
 use crate::engine::Workload;
-use crate::record::{Exchange, reply_of};
+use crate::record::{Exchange, ReplyReader, RequestId, reply_of};
 use crate::schedule::Timeline;
 use crate::wire::write_request_head;
 
@@ -88,10 +88,11 @@ impl Workload for CorpusWorkload {
         self.material.bodies.body(conversation, turn).cloned()
     }
 
-    fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]> {
-        let conversation = &self.material.corpus.conversations[conversation as usize];
-        let api = &self.material.api;
-        api.render(conversation, turn as usize, history).into()
+    fn live_body(&self, conversation: u32, turn: u32, history: &History) -> Arc<[u8]> {
+        let material = &*self.material;
+        let of = &material.corpus.conversations[conversation as usize];
+        let number = (conversation, of);
+        material.bodies.live(&material.api, number, turn, history)
     }
 
     fn needs_reply(&self, conversation: u32) -> bool {
@@ -99,8 +100,22 @@ impl Workload for CorpusWorkload {
             == ContextMode::LiveReplies
     }
 
-    fn reply(&self, exchange: &Exchange) -> Option<Reply> {
-        reply_of(&self.material.api, exchange)
+    fn reader(&self) -> Option<ReplyReader> {
+        Some(ReplyReader::new(&self.material.api))
+    }
+
+    fn reply(&self, exchange: &Exchange, reader: Option<ReplyReader>) -> Option<Reply> {
+        match reader {
+            Some(reader) => reader.finish(exchange),
+            None => reply_of(&self.material.api, exchange),
+        }
+    }
+
+    fn remember(&self, conversation: u32, turn: u32, reply: Option<Reply>, history: &mut History) {
+        let material = &*self.material;
+        material
+            .bodies
+            .remember(&material.api, conversation, turn, reply, history);
     }
 
     fn shows_content(&self, data: &[u8]) -> bool {
@@ -110,13 +125,14 @@ impl Workload for CorpusWorkload {
     fn write_head(
         &self,
         out: &mut Vec<u8>,
-        target: u16,
+        id: &RequestId,
         request_uuid: u128,
-        session_uuid: u128,
         body_length: usize,
     ) {
         let headers = &self.material.headers;
-        let url = &self.material.plan.endpoint.urls[usize::from(target)];
+        let url = &self.material.plan.endpoint.urls[usize::from(id.url)];
+        let turns = &self.material.corpus.conversations[id.conversation as usize].turns;
+        let of_turn = &turns[id.turn as usize].headers;
         let own;
         let host = match headers.host_override() {
             Some(host) => host,
@@ -125,7 +141,7 @@ impl Workload for CorpusWorkload {
                 &own
             }
         };
-        let fields = |out: &mut Vec<u8>| headers.write(out, request_uuid, session_uuid);
+        let fields = |out: &mut Vec<u8>| headers.write(out, request_uuid, id.session_uuid, of_turn);
         write_request_head(out, "POST", &url.target, host, fields, body_length);
     }
 }

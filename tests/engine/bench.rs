@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{
-    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
-    UrlStrategy,
+    Arrivals, CancellationPlan, ConnectionReuse, EndpointKind, EndpointPlan, PhaseKind, PhasePlan,
+    SlotPlan, StopRule, UrlStrategy,
 };
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
-use tokenring::endpoint::Reply;
+use tokenring::endpoint::{Api, History, Reply};
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload};
-use tokenring::record::Exchange;
+use tokenring::record::{Exchange, ReplyReader, RequestId, reply_of};
 use tokenring::schedule::{Shard, url_order};
 use tokenring::wire::Limits;
 
@@ -319,7 +319,8 @@ impl Workload for Words {
         (!lives).then(|| text(conversation, turn, 0, self.body_bytes))
     }
 
-    fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]> {
+    fn live_body(&self, conversation: u32, turn: u32, history: &History) -> Arc<[u8]> {
+        let history = history.replies();
         assert_eq!(
             history.len(),
             turn as usize,
@@ -333,19 +334,22 @@ impl Workload for Words {
         true
     }
 
-    fn reply(&self, exchange: &Exchange) -> Option<Reply> {
+    fn reader(&self) -> Option<ReplyReader> {
+        self.live.then(|| ReplyReader::new(&chat()))
+    }
+
+    fn reply(&self, exchange: &Exchange, reader: Option<ReplyReader>) -> Option<Reply> {
         assert!(!exchange.id.last_turn, "nobody needs the last reply");
+        if self.live {
+            // Read in steps, and whole from its start: the same.
+            let steps = reader.and_then(|reader| reader.finish(exchange));
+            assert_eq!(steps, reply_of(&chat(), exchange));
+        }
         self.live.then(Reply::default)
     }
 
-    fn write_head(
-        &self,
-        out: &mut Vec<u8>,
-        target: u16,
-        request: u128,
-        session: u128,
-        body_length: usize,
-    ) {
+    fn write_head(&self, out: &mut Vec<u8>, id: &RequestId, request: u128, body_length: usize) {
+        let (target, session) = (id.url, id.session_uuid);
         assert!(out.is_empty(), "an exchange was not cleared");
         let head = format!(
             "POST /v1/{target} HTTP/1.1\r\nHost: peer\r\nX-Request-ID: {request:032x}\r\nX-Correlation-ID: {session:032x}\r\nContent-Length: {body_length}\r\n\r\n"
@@ -397,4 +401,9 @@ pub(crate) fn closed_loop(concurrency: usize, requests: u64) -> PhasePlan {
         },
         grace: None,
     }
+}
+
+/// The dialect that replies here are in.
+fn chat() -> Api {
+    Api::new(&EndpointPlan::plain(EndpointKind::Chat)).expect("chat has no settings of its own")
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::driver::{ConnId, Op, Sent, Stamp, StampSource};
-use tokenring::endpoint::Reply;
+use tokenring::endpoint::{History, Reply};
 use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
-use tokenring::record::Exchange;
+use tokenring::record::{Exchange, ReplyReader, RequestId};
 use tokenring::schedule::Shard;
 use tokenring::wire::Limits;
 
@@ -75,16 +75,16 @@ impl Workload for Same {
     fn body(&self, _: u32, _: u32) -> Option<Arc<[u8]>> {
         Some(Arc::clone(&self.0))
     }
-    fn live_body(&self, _: u32, _: u32, _: &[Option<Reply>]) -> Arc<[u8]> {
+    fn live_body(&self, _: u32, _: u32, _: &History) -> Arc<[u8]> {
         Arc::clone(&self.0)
     }
     fn needs_reply(&self, _: u32) -> bool {
         false
     }
-    fn reply(&self, _: &Exchange) -> Option<Reply> {
+    fn reply(&self, _: &Exchange, _: Option<ReplyReader>) -> Option<Reply> {
         None
     }
-    fn write_head(&self, out: &mut Vec<u8>, _: u16, request: u128, _: u128, length: usize) {
+    fn write_head(&self, out: &mut Vec<u8>, _: &RequestId, request: u128, length: usize) {
         write!(
             out,
             "POST /v1/chat/completions HTTP/1.1\r\nHost: peer\r\nX-Request-ID: {request:032x}\r\nContent-Length: {length}\r\n\r\n"

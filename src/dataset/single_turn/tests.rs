@@ -142,8 +142,11 @@ fn bad_lines_are_named_with_their_field() {
             "fields timestamp and delay",
         ),
         (r#"{"text": "a", "extra": []}"#, "field extra"),
-        (r#"{"text": "a", "image": "x.png"}"#, "field image: images"),
-        (r#"{"audios": []}"#, "field audios: images"),
+        (
+            r#"{"text": "a", "image": "x.png"}"#,
+            "field image: \"x.png\" is no URL",
+        ),
+        (r#"{"audios": []}"#, "give text or texts, or media"),
         (
             r#"{"text": "a", "type": "multi_turn"}"#,
             "field type: \"multi_turn\"",

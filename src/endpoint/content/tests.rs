@@ -62,7 +62,17 @@ const CHUNKS: &[(&str, bool, bool)] = &[
     ),
     (
         r#"{"choices":[{"index":1,"delta":{"content":"other"}}]}"#,
+        true,
         false,
+    ),
+    (
+        r#"{"choices":[{"index":1.5,"delta":{"content":"other"}}]}"#,
+        false,
+        false,
+    ),
+    (
+        r#"{"choices":[{"delta":{"content":null,"refusal":"No."}}]}"#,
+        true,
         false,
     ),
     (
@@ -189,6 +199,11 @@ fn any_value() -> impl Strategy<Value = Value> {
         "[\"\\\\,:{}\\[\\] a]{0,4}".prop_map(Value::from),
         Just(json!("chat.completion.chunk")),
         Just(json!("text_completion")),
+        Just(json!("response.output_text.delta")),
+        Just(json!("response.completed")),
+        Just(json!("content_block_delta")),
+        Just(json!("content_block_start")),
+        Just(json!("tool_use")),
     ];
     leaf.prop_recursive(6, 40, 4, |inner| {
         let key = prop::sample::select(vec![
@@ -197,6 +212,11 @@ fn any_value() -> impl Strategy<Value = Value> {
             "index",
             "delta",
             "message",
+            "type",
+            "content_block",
+            "refusal",
+            "token",
+            "generated_text",
             "content",
             "text",
             "reasoning",
@@ -223,7 +243,10 @@ fn any_chunk() -> impl Strategy<Value = Value> {
     let wrapped = any_value().prop_map(|delta| json!({"choices": [{"index": 0, "delta": delta}]}));
     let choice = any_value().prop_map(|choice| json!({"choices": [choice]}));
     let call = any_value().prop_map(|call| json!({"choices": [{"delta": {"tool_calls": [call]}}]}));
-    prop_oneof![any_value(), wrapped, choice, call]
+    let event = (any_value(), any_value()).prop_map(|(delta, kind)| {
+        json!({"type": kind, "delta": delta.clone(), "content_block": delta.clone(), "response": delta})
+    });
+    prop_oneof![any_value(), wrapped, choice, call, event]
 }
 
 proptest! {
@@ -238,8 +261,17 @@ proptest! {
     }
 
     #[test]
+    fn no_dialect_sees_what_is_not_there(value in any_chunk()) {
+        let text = value.to_string();
+        for &kind in EndpointKind::ALL {
+            let seen = shows_content(kind, text.as_bytes());
+            prop_assert!(!seen || thoroughly(kind, text.as_bytes()), "{kind:?}: {text}");
+        }
+    }
+
+    #[test]
     fn no_bytes_are_too_odd(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\ content0x\xff".to_vec()), 0..40)) {
-        for kind in KINDS {
+        for &kind in EndpointKind::ALL {
             let _ = shows_content(kind, &bytes);
         }
     }

@@ -8,6 +8,8 @@ use proptest::sample::select;
 
 use super::super::chat::Chat;
 use super::super::completions::Completions;
+use super::super::messages::Messages;
+use super::super::responses::Responses;
 use super::super::{Parsed, PieceKind, Seen};
 use super::*;
 
@@ -92,6 +94,7 @@ fn chunk() -> impl Strategy<Value = String> {
             "reasoning",
             "reasoning_content",
             "tool_calls",
+            "refusal",
         ],
         prop_oneof![4 => text(), 1 => any_value()],
     );
@@ -128,6 +131,36 @@ fn chunk() -> impl Strategy<Value = String> {
     })
 }
 
+/// An event with a type.
+fn event() -> impl Strategy<Value = String> {
+    let kind = select(vec![
+        r#""response.output_text.delta""#,
+        r#""content_block_delta""#,
+        r#""content_block_start""#,
+        "null",
+    ]);
+    let text = || select(vec![r#""a""#, "\"é\"", "null", "\"\""]).prop_map(str::to_owned);
+    let delta = object(
+        &["type", "text", "thinking", "partial_json"],
+        prop_oneof![4 => text(), 1 => any_value()],
+    );
+    let rest = object(
+        &["delta", "index", "error", "object", "sequence_number"],
+        prop_oneof![2 => delta, 2 => text(), 1 => any_value()],
+    );
+    (kind, rest).prop_map(|(kind, rest)| {
+        let whole = format!("{{\"type\":{kind},{}", &rest[1..]);
+        whole.replace(",}", "}")
+    })
+}
+
+/// A chunk, and the dialect that is to read it.
+fn case() -> impl Strategy<Value = (String, &'static dyn Dialect)> {
+    let chunks = select(vec![&Chat as &dyn Dialect, &Completions]);
+    let events = select(vec![&Responses as &dyn Dialect, &Messages]);
+    prop_oneof![(chunk(), chunks), (event(), events)]
+}
+
 #[test]
 fn a_template_is_used_where_only_the_text_differs() {
     let chunk = |text: &str, end: &str| {
@@ -159,9 +192,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
     fn a_template_changes_no_answer(
-        chunk in chunk(), chat in any::<bool>(), old in "[a-c]{1,3}", new in "([a-c\"{}:,\\\\n\u{e9}\t]|\",\"content\":\"){0,6}",
+        (chunk, dialect) in case(), old in "[a-c]{1,3}", new in "([a-c\"{}:,\\\\n\u{e9}\t]|\",\"content\":\"){0,6}",
     ) {
-        let dialect: &dyn Dialect = if chat { &Chat } else { &Completions };
         let with = |text: &str| chunk.replace(r#""a""#, &format!("\"{text}\""));
         let mut template = Template::default();
         template.piece(dialect, with(&old).as_bytes());
@@ -171,8 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn both_readings_agree(chunk in chunk(), chat in any::<bool>(), cut in 0usize..400) {
-        let dialect: &dyn Dialect = if chat { &Chat } else { &Completions };
+    fn both_readings_agree((chunk, dialect) in case(), cut in 0usize..400) {
         let cut = (0..=cut.min(chunk.len())).rev().find(|&at| chunk.is_char_boundary(at)).unwrap();
         for data in [chunk.as_str(), &chunk[..cut]] {
             let Some((quick, _)) = dialect.usual(data.as_bytes()) else { continue };

@@ -3,7 +3,7 @@
 //! In: a value of a template. Out: its JSON, byte for byte as Python's `json.dumps(x, ensure_ascii=False)` writes it. Never: an escape
 //! for HTML, which Jinja's own filter makes and `transformers` takes out.
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::python::real;
@@ -12,7 +12,7 @@ use super::python::real;
 const DEPTH_MAX: usize = 200;
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
-pub(super) fn tojson(value: &Value, arguments: Rest<Value>, named: Kwargs) -> Result<Value, Error> {
+pub(super) fn tojson(value: &Value, arguments: &[Value], named: &Kwargs) -> Result<Value, Error> {
     let at = |place: usize, name: &str| -> Result<Option<Value>, Error> {
         match arguments.get(place) {
             Some(value) => Ok(Some(value.clone())),

@@ -146,14 +146,14 @@ impl ChatTemplate {
 
     /// What the template adds to a user's message: the text before and after a word.
     pub(super) fn around_a_prompt(&self) -> Result<(String, &'static str), String> {
-        let text = self.render(&a_message(serde_json::json!(PROBE)))?;
+        let text = self.render(&a_message(&serde_json::json!(PROBE)))?;
         Ok((text, PROBE))
     }
 
     /// Asked with a content in parts, it writes their text and not the parts themselves.
     fn walks_through_parts(&self) -> bool {
         let part = serde_json::json!({"type": "text", "text": PROBE});
-        let text = self.render_as_given(&a_message(serde_json::json!([part])), true);
+        let text = self.render_as_given(&a_message(&serde_json::json!([part])), true);
         let printed = [format!("'{PROBE}'"), format!("\"{PROBE}\"")];
         text.is_ok_and(|text| {
             text.contains(PROBE) && !printed.iter().any(|part| text.contains(part))
@@ -162,7 +162,7 @@ impl ChatTemplate {
 }
 
 /// One user's message.
-fn a_message(content: serde_json::Value) -> Dialogue {
+fn a_message(content: &serde_json::Value) -> Dialogue {
     Dialogue {
         messages: vec![serde_json::json!({"role": "user", "content": content})],
         ..Dialogue::default()
@@ -181,9 +181,17 @@ fn environment(now: jiff::ZonedDateTime) -> Environment<'static> {
     environment.set_formatter(|out, _, value| {
         python::write_text(out, value).map_err(|_| Error::from(ErrorKind::WriteFailure))
     });
-    environment.add_filter("tojson", json::tojson);
+    environment.add_filter(
+        "tojson",
+        |value: &Value, arguments: Rest<Value>, named: Kwargs| {
+            json::tojson(value, &arguments, &named)
+        },
+    );
     environment.add_filter("string", |value: &Value| python::text(value));
-    environment.add_filter("join", join);
+    environment.add_filter(
+        "join",
+        |values: &Value, arguments: Rest<Value>, named: Kwargs| join(values, &arguments, &named),
+    );
     environment.add_filter("trim", trim);
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", is_iterable);
@@ -222,7 +230,7 @@ fn trim(value: &Value, letters: Option<&str>) -> String {
     }
 }
 
-fn join(values: &Value, arguments: Rest<Value>, named: Kwargs) -> Result<String, Error> {
+fn join(values: &Value, arguments: &[Value], named: &Kwargs) -> Result<String, Error> {
     let separator = match arguments.first() {
         Some(first) => Some(first.clone()),
         None => named.get("d")?,
@@ -309,6 +317,3 @@ fn parse_arguments(message: &mut serde_json::Value) -> bool {
     }
     changed
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Builds the fuzz targets and runs each for a time. Prints one Markdown table; the exit code is 1 when a target found something.
+
+    python3 fuzz/run.py                       # a minute each, two at a time
+    python3 fuzz/run.py --seconds 3600 sse    # one of them, an hour
+
+The compiler is the stable one: libFuzzer's coverage comes from flags that it has (cover.sh). The corpus begins with the captured replies of real
+servers (tests/wire/captured), the regressions, and the example files of datasets; it grows in fuzz/corpus, which git ignores. Linux,
+Python 3.9 or later, a C++ compiler; exits with 77 without one.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+HOST = "x86_64-unknown-linux-gnu"
+# A reply and its pieces: no cut, one at the end of a usual head, and many small ones.
+CUTS = [b"\x00", b"\x01\x80", b"\x0f" + bytes(range(1, 16))]
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("target", nargs="*", help="all of them unless some are named")
+    words.add_argument("--seconds", type=int, default=60, help="for each target")
+    words.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="targets that run side by side")
+    words.add_argument("--target-dir", default=os.environ.get("CARGO_TARGET_DIR") or str(ROOT / "target"))
+    asked = words.parse_args()
+    if not shutil.which("c++"):
+        print("c++ is missing; libFuzzer needs a C++ compiler")
+        return 77
+    known = re.findall(r'^path = "fuzz_targets/(\w+)\.rs"', (HERE / "Cargo.toml").read_text(), re.M)
+    unknown = sorted(set(asked.target) - set(known))
+    if unknown:
+        print(f"no such target: {', '.join(unknown)}; there are {', '.join(known)}")
+        return 2
+    build(asked.target_dir)
+    with concurrent.futures.ThreadPoolExecutor(asked.at_once) as pool:
+        rows = list(pool.map(lambda name: run(name, asked), asked.target or known))
+    print("\n| target | seconds | runs | runs/s | edges | inputs kept | found |\n|---|---|---|---|---|---|---|")
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |")
+    return 1 if any(row[-1] != "nothing" for row in rows) else 0
+
+
+def build(target_dir):
+    wrapped = dict(os.environ, RUSTC_WRAPPER=str(HERE / "cover.sh"))
+    command = ["cargo", "build", "--locked", "--profile", "fuzzing", "--target", HOST, "--target-dir", target_dir]
+    subprocess.run(command, cwd=HERE, env=wrapped, check=True)
+
+
+def seeds(name):
+    """Inputs to begin with, by file name."""
+    replies = {path.name: path.read_bytes() for path in sorted((ROOT / "tests/wire/captured").glob("*.resp"))}
+    if name == "response":
+        return {f"{file}-{number}": cut + reply for file, reply in replies.items() for number, cut in enumerate(CUTS)}
+    if name == "head":
+        return replies
+    if name == "body":
+        return {file: reply.partition(b"\r\n\r\n")[2] for file, reply in replies.items()}
+    if name == "sse":
+        lines = re.compile(rb"(?:data|event|id|retry)?:[^\r\n]*\r?\n(?:\r?\n)?")
+        return {file: b"".join(lines.findall(reply.partition(b"\r\n\r\n")[2])) for file, reply in replies.items()}
+    if name == "reply":
+        return {file: found for file, reply in replies.items() for found in re.findall(rb"\{[^\r\n]+\}", reply)[:3]}
+    if name == "dataset":
+        files = sorted((ROOT / "tests/datasets").glob("*.jsonl"))
+        return {path.name: path.read_bytes() for path in files}
+    return {}
+
+
+def run(name, asked):
+    corpus, finds = HERE / "corpus" / name, HERE / "artifacts" / name
+    for folder in (corpus, finds):
+        folder.mkdir(parents=True, exist_ok=True)
+    for file, data in seeds(name).items():
+        (corpus / f"seed-{file}").write_bytes(data)
+    program = pathlib.Path(asked.target_dir) / HOST / "fuzzing" / name
+    command = [program, f"-max_total_time={asked.seconds}", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1",
+               f"-artifact_prefix={finds}/", corpus]
+    regressions = HERE / "regressions" / name
+    if regressions.is_dir():
+        command.append(regressions)
+    begin = time.monotonic()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    seconds = time.monotonic() - begin
+    text = done.stdout.decode(errors="replace")
+    number = lambda pattern: int((re.findall(pattern, text) or ["0"])[-1])
+    runs, edges = number(r"stat::number_of_executed_units:\s*(\d+)"), number(r"cov: (\d+)")
+    if done.returncode:
+        print(f"--- {name}\n{text[-6000:]}")
+    found = "nothing" if done.returncode == 0 else f"exit code {done.returncode}, see {finds.relative_to(ROOT)}"
+    return name, round(seconds), f"{runs:,}", f"{runs / max(seconds, 1):,.0f}", f"{edges:,}", number(r"corp: (\d+)/"), found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
