@@ -59,6 +59,7 @@ fn plan(kind: EndpointKind) -> Plan {
             system_prompt: None,
             prompts: PromptPlan::default(),
             fixed_schedule: None,
+            trace: tokenring::config::TracePlan::default(),
         },
         phases: Vec::new(),
         goodput: Vec::new(),

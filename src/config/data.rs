@@ -13,6 +13,7 @@ use super::format::FileFormat;
 use super::lex::Settings;
 use super::plan::{CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, SyntheticPlan};
 use super::prompts::prompts;
+use super::trace::trace;
 use super::{input_file, lengths};
 
 /// Entries of a synthetic dataset when no flag gives a size.
@@ -66,6 +67,7 @@ pub(super) fn dataset(
     let is_pool = |source: &DatasetSource| matches!(source, DatasetSource::File(file) if file.format == FileFormat::RandomPool);
     DatasetPlan {
         fixed_schedule: fixed_schedule(settings, &source, promoted, problems),
+        trace: trace(settings, &source, problems),
         entries,
         sampling: match settings.choice("--dataset-sampling-strategy") {
             Some("random") => Sampling::Random,

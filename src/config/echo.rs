@@ -234,6 +234,30 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--audio-batch-size", "audio.batch_size"),
     ("--audio-format", "audio.format"),
     ("--audio-num-channels", "audio.channels"),
+    ("--ignore-trace-delays", "ignore_trace_delays"),
+    (
+        "--inter-turn-delay-cap-seconds",
+        "inter_turn_delay_cap_seconds",
+    ),
+    ("--synthesis-speedup-ratio", "synthesis.speedup_ratio"),
+    (
+        "--synthesis-prefix-len-multiplier",
+        "synthesis.prefix_len_multiplier",
+    ),
+    (
+        "--synthesis-prefix-root-multiplier",
+        "synthesis.prefix_root_multiplier",
+    ),
+    (
+        "--synthesis-prompt-len-multiplier",
+        "synthesis.prompt_len_multiplier",
+    ),
+    (
+        "--synthesis-output-len-multiplier",
+        "synthesis.output_len_multiplier",
+    ),
+    ("--synthesis-max-isl", "synthesis.max_isl"),
+    ("--synthesis-max-osl", "synthesis.max_osl"),
     ("--conversation-turn-mean", "turns.mean"),
     ("--conversation-turn-stddev", "turns.stddev"),
     ("--conversation-turn-delay-mean", "turn_delay.mean"),

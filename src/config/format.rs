@@ -12,7 +12,7 @@ struct Row {
     format: FileFormat,
     /// As in `--custom-dataset-type`; one that ends in `*` stands for all names that begin like it.
     name: &'static str,
-    /// Whether its records have times that are followed unasked.
+    /// Whether it is a recorded load. A field `timestamp` of its first record is followed unasked.
     trace: bool,
     /// Any of these shows the format.
     signs: &'static [Sign],
@@ -43,6 +43,10 @@ formats! {
     /// Requests of a recorded load.
     MooncakeTrace "mooncake_trace", trace: true,  signs: &[&["input_length", "!chat_id"], &["text_input"], &["payload"], &["messages", "timestamp"],
                                                            &["messages", "delay"], &["messages", "output_length"], &["messages", "session_id"]];
+    /// Requests of Alibaba's traces.
+    BailianTrace  "bailian_trace",  trace: true,  signs: &[&["chat_id", "parent_chat_id"]];
+    /// Requests of the BurstGPT traces, in rows.
+    BurstGptTrace "burst_gpt_trace", trace: true, signs: &[&["Timestamp", "Request tokens", "Response tokens"]];
     /// Whole chat bodies.
     RawPayload    "raw_payload",    trace: false, signs: &[&["messages", "!question_id", "!timestamp", "!delay", "!output_length", "!session_id"]];
     /// The bodies of an earlier run.
@@ -107,7 +111,7 @@ impl FileFormat {
         self.row().name
     }
 
-    /// Whether its records have times that are followed unasked.
+    /// Whether it is a recorded load. A field `timestamp` of its first record is followed unasked.
     #[must_use]
     pub fn is_trace(self) -> bool {
         self.row().trace

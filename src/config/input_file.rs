@@ -34,7 +34,10 @@ impl FilePlan {
         FilePlan {
             path,
             format,
-            block_tokens: BLOCK_TOKENS_DEFAULT,
+            block_tokens: match format {
+                FileFormat::BailianTrace => BAILIAN_BLOCK_TOKENS_DEFAULT,
+                _ => BLOCK_TOKENS_DEFAULT,
+            },
             category: None,
             prompt_batch: 1,
             skip_bad_lines: false,
@@ -48,6 +51,7 @@ const BATCH: &str = "--prompt-batch-size";
 const SKIP: &str = "--skip-bad-lines";
 const PUBLIC: &str = "--public-dataset";
 const BLOCK_TOKENS_DEFAULT: u32 = 512;
+const BAILIAN_BLOCK_TOKENS_DEFAULT: u32 = 16;
 
 /// Flags that need a file, checked where there is none.
 pub(super) fn check_absent(settings: &Settings, problems: &mut Problems) {
@@ -63,7 +67,7 @@ pub(super) fn check_absent(settings: &Settings, problems: &mut Problems) {
     }
     if settings.given(BLOCK) {
         problems.push(format!(
-            "{} needs --input-file with a mooncake_trace, whose hash ids it measures",
+            "{} needs --input-file with a mooncake_trace or bailian_trace, whose hash ids it measures",
             settings.spelling(BLOCK)
         ));
     }

@@ -12,11 +12,13 @@ use super::cancellation::CancellationPlan;
 use super::dialect::EndpointKind;
 use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
+use super::format::FileFormat;
 use super::input_file::FilePlan;
 use super::prompts::PromptPlan;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
+use super::trace::TracePlan;
 use super::url::TargetUrl;
 use super::url_strategy::UrlStrategy;
 use super::users::UsersPlan;
@@ -177,6 +179,8 @@ pub struct DatasetPlan {
     pub prompts: PromptPlan,
     /// Which of the dataset's timestamps are followed; `None` follows none.
     pub fixed_schedule: Option<FixedSchedule>,
+    /// What is done to a trace before it is replayed.
+    pub trace: TracePlan,
 }
 
 /// Where conversations come from.
@@ -195,6 +199,21 @@ impl DatasetSource {
         match self {
             DatasetSource::Synthetic(_) => None,
             DatasetSource::File(file) => Some(&file.path),
+        }
+    }
+
+    /// It is a recorded load.
+    #[must_use]
+    pub fn is_trace(&self) -> bool {
+        self.format().is_some_and(FileFormat::is_trace)
+    }
+
+    /// The file's format, if it is one.
+    #[must_use]
+    pub fn format(&self) -> Option<FileFormat> {
+        match self {
+            DatasetSource::Synthetic(_) => None,
+            DatasetSource::File(file) => Some(file.format),
         }
     }
 }

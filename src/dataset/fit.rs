@@ -28,6 +28,7 @@ const ENDINGS: [&str; 20] = [
 const TAIL_BYTES: usize = 48;
 
 /// A text and how many tokens it has over (positive) or under (negative) the length asked for; 0 in nearly all cases.
+#[derive(Clone)]
 pub(super) struct Fitted {
     pub(super) text: String,
     pub(super) off_by: i64,

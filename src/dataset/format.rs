@@ -5,8 +5,7 @@
 use std::path::Path;
 
 use super::inputs_json::InputsJson;
-use super::lines::{self, Entry, Reading};
-use super::mooncake::Mooncake;
+use super::lines::{self, Bad, Entry, Reading};
 use super::multi_turn::MultiTurn;
 use super::prompts::Prompts;
 use super::random_pool::RandomPool;
@@ -14,6 +13,7 @@ use super::raw_payload::RawPayload;
 use super::sharegpt::ShareGpt;
 use super::single_turn::SingleTurn;
 use super::speed_bench::SpeedBench;
+use super::trace::Trace;
 use super::{Conversation, Corpus, DatasetError};
 use crate::config::{FileFormat, FilePlan, Plan};
 use crate::file::{self, Cut, Record, Records, Trouble};
@@ -35,10 +35,17 @@ pub(super) trait Format {
     /// A sentence that names the field and what would be right; the place is put before it.
     fn entry(&mut self, record: Record) -> Result<Option<Entry>, String>;
 
-    /// Called when all records are read, with the conversations that their entries make. Returns what the user should see.
+    /// Bad records are left out and counted even where the user does not ask for it.
+    fn skips(&self) -> bool {
+        false
+    }
+
+    /// Called when all records are read, with the conversations that their entries make, and for records that turn out to be bad. Returns what
+    /// the user should see.
     fn finish(
         &mut self,
         _conversations: &mut Vec<Conversation>,
+        _bad: &mut Bad,
     ) -> Result<Vec<String>, DatasetError> {
         Ok(Vec::new())
     }
@@ -64,7 +71,9 @@ pub(super) fn open<'a>(setting: Setting<'a>) -> Result<Box<dyn Format + 'a>, Dat
         FileFormat::SingleTurn => Box::new(SingleTurn),
         FileFormat::MultiTurn => Box::new(MultiTurn::new(setting)),
         FileFormat::RandomPool => Box::new(RandomPool::new(setting)),
-        FileFormat::MooncakeTrace => Box::new(Mooncake::new(setting)?),
+        FileFormat::MooncakeTrace | FileFormat::BailianTrace | FileFormat::BurstGptTrace => {
+            Box::new(Trace::new(setting)?)
+        }
         FileFormat::RawPayload => Box::new(RawPayload::new(setting)),
         FileFormat::InputsJson => Box::new(InputsJson),
         FileFormat::Prompts => Box::new(Prompts),
@@ -89,7 +98,7 @@ pub(super) fn read(
         seed,
     })?;
     let unreadable = |source| broken(Trouble::Unreadable(source), &file.path);
-    let mut reading = Reading::new(file.skip_bad_lines, seed);
+    let mut reading = Reading::new(file.skip_bad_lines || format.skips(), seed);
     for path in file::files(&file.path).map_err(unreadable)? {
         let records = Records::open(&path, format.cut());
         let records = records.map_err(|trouble| broken(trouble, &path))?;

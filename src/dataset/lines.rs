@@ -106,11 +106,7 @@ pub(super) struct Reading {
     sessions: HashMap<String, usize>,
     /// Seed of the ids of lines without a session.
     ids: u64,
-    /// The first messages, and how many there are.
-    bad: Vec<String>,
-    bad_count: usize,
-    /// Bad lines are left out.
-    skip: bool,
+    bad: Bad,
     /// Fields that the format does not have, with the first place of each.
     unknown: BTreeMap<String, String>,
 }
@@ -119,7 +115,10 @@ impl Reading {
     /// `skip`: bad lines are counted, and are no error.
     pub(super) fn new(skip: bool, seed: u64) -> Reading {
         Reading {
-            skip,
+            bad: Bad {
+                skip,
+                ..Bad::default()
+            },
             ids: child_seed(seed, "dataset.conversation.id"),
             ..Reading::default()
         }
@@ -133,7 +132,7 @@ impl Reading {
     }
 
     /// An entry without turns only tells of unknown fields.
-    pub(super) fn add(&mut self, entry: Entry, path: &Path, line: u64) {
+    pub(super) fn add(&mut self, mut entry: Entry, path: &Path, line: u64) {
         for name in entry.unknown {
             if self.unknown.len() < UNKNOWN_MAX {
                 let place = || format!("{}:{line}", path.display());
@@ -142,6 +141,9 @@ impl Reading {
         }
         if entry.turns.is_empty() {
             return;
+        }
+        for turn in &mut entry.turns {
+            turn.line = line;
         }
         let known = entry
             .session
@@ -169,15 +171,7 @@ impl Reading {
     }
 
     pub(super) fn refuse(&mut self, message: &str) {
-        self.bad_count += 1;
-        let told = if self.skip {
-            SKIPPED_TOLD
-        } else {
-            BAD_LINES_MAX
-        };
-        if self.bad.len() < told {
-            self.bad.push(message.to_owned());
-        }
+        self.bad.refuse(message);
     }
 
     pub(super) fn finish(
@@ -185,26 +179,14 @@ impl Reading {
         path: &Path,
         format: &mut dyn Format,
     ) -> Result<(Corpus, Vec<String>), DatasetError> {
-        let shown = path.display();
-        if self.bad_count > 0 && !self.skip {
-            if self.bad_count > self.bad.len() {
-                let more = self.bad_count - self.bad.len();
-                self.bad.push(format!("{shown}: and {more} more bad lines"));
-            }
-            return Err(DatasetError::Lines(self.bad));
-        }
-        let mut notes = Vec::new();
-        if self.bad_count > 0 {
-            notes.push(format!(
-                "{shown}: {} bad lines are left out; the first: {}",
-                self.bad_count,
-                self.bad.join("; ")
-            ));
-        }
-        notes.extend(format.finish(&mut self.conversations)?);
+        self.bad.check(path)?;
+        let told = format.finish(&mut self.conversations, &mut self.bad)?;
+        self.bad.check(path)?;
         if self.conversations.is_empty() {
-            return Err(DatasetError::Empty(path.to_owned()));
+            return Err(self.bad.nothing_left(path));
         }
+        let mut notes: Vec<String> = self.bad.note(path).into_iter().collect();
+        notes.extend(told);
         // A conversation's first turn has nothing to wait for.
         for conversation in &mut self.conversations {
             conversation.turns[0].delay_ms = 0.0;
@@ -218,9 +200,69 @@ impl Reading {
         let conversations = self.conversations;
         let corpus = Corpus {
             conversations,
-            bad_lines: self.bad_count as u64,
+            bad_lines: self.bad.count as u64,
         };
         Ok((corpus, notes))
+    }
+}
+
+/// Lines that are wrong.
+#[derive(Default)]
+pub(super) struct Bad {
+    /// The first messages.
+    told: Vec<String>,
+    count: usize,
+    /// They are left out.
+    skip: bool,
+}
+
+impl Bad {
+    /// `message` begins with the line's place.
+    pub(super) fn refuse(&mut self, message: &str) {
+        self.count += 1;
+        let most = if self.skip {
+            SKIPPED_TOLD
+        } else {
+            BAD_LINES_MAX
+        };
+        if self.told.len() < most {
+            self.told.push(message.to_owned());
+        }
+    }
+
+    /// An error where there are any and they are not left out.
+    fn check(&self, path: &Path) -> Result<(), DatasetError> {
+        if self.count == 0 || self.skip {
+            return Ok(());
+        }
+        let mut told = self.told.clone();
+        if self.count > told.len() {
+            let more = self.count - told.len();
+            told.push(format!("{}: and {more} more bad lines", path.display()));
+        }
+        Err(DatasetError::Lines(told))
+    }
+
+    /// The error of a file of which nothing is left.
+    fn nothing_left(mut self, path: &Path) -> DatasetError {
+        if self.count == 0 {
+            return DatasetError::Empty(path.to_owned());
+        }
+        let all = format!("{}: all {} lines are bad", path.display(), self.count);
+        self.told.push(all);
+        DatasetError::Lines(self.told)
+    }
+
+    /// What the user should see of what is left out.
+    fn note(&self, path: &Path) -> Option<String> {
+        (self.count > 0).then(|| {
+            format!(
+                "{}: {} bad lines are left out; the first: {}",
+                path.display(),
+                self.count,
+                self.told.join("; ")
+            )
+        })
     }
 }
 

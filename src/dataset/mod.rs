@@ -20,7 +20,6 @@ mod inputs_json;
 mod length;
 mod lines;
 mod media;
-mod mooncake;
 mod multi_turn;
 mod pieces;
 mod prompts;
@@ -35,6 +34,7 @@ mod single_turn;
 mod speed_bench;
 mod synthetic;
 mod token_ids;
+mod trace;
 
 pub use format::entries;
 pub use sampler::Sampler;
@@ -110,6 +110,10 @@ pub struct Turn {
     pub timestamp_ms: Option<f64>,
     /// Extra top-level body fields, over `--extra-inputs`.
     pub extra: Map<String, Value>,
+    /// The line of the file that it stands in, from 1; 0 for one that was made up.
+    pub line: u64,
+    /// Which request of a trace it is, from 0. A list may have several in one line.
+    pub record: u64,
 }
 
 /// A picture or a sound.
@@ -197,8 +201,12 @@ pub fn build(
         DatasetSource::Synthetic(synthetic) => synthetic::build(plan, synthetic, tokenizer, seed),
         DatasetSource::File(file) => format::read(plan, file, tokenizer, seed),
     }?;
+    if let Some(most) = plan.dataset.trace.delay_ms_most {
+        let turns = corpus.conversations.iter_mut().flat_map(|c| &mut c.turns);
+        turns.for_each(|turn| turn.delay_ms = turn.delay_ms.min(most));
+    }
     if let Some(schedule) = plan.dataset.fixed_schedule {
-        fixed_schedule::settle(schedule, source.path(), &mut corpus)?;
+        fixed_schedule::settle(schedule, &plan.dataset, &mut corpus)?;
     }
     media::add(&plan.dataset.prompts.media, &mut corpus, seed)?;
     if plan.dataset.prompts.token_ids {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::format::{Format, Setting};
-use super::lines::{self, Entry, shown, text_field};
+use super::lines::{self, Bad, Entry, shown, text_field};
 use super::{ContextMode, Conversation, DatasetError, Turn, recorded, single_turn};
 use crate::file::Record;
 
@@ -43,6 +43,7 @@ impl Format for MultiTurn {
     fn finish(
         &mut self,
         conversations: &mut Vec<Conversation>,
+        _: &mut Bad,
     ) -> Result<Vec<String>, DatasetError> {
         Ok(recorded::note(conversations).into_iter().collect())
     }

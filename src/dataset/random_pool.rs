@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rand::RngExt;
 
 use super::format::{Format, Setting};
-use super::lines::{self, Entry};
+use super::lines::{self, Bad, Entry};
 use super::seed::{child_seed, numbered};
 use super::synthetic::conversation_id;
 use super::{ContextMode, Conversation, DatasetError, Turn, single_turn};
@@ -68,6 +68,7 @@ impl Format for RandomPool {
     fn finish(
         &mut self,
         conversations: &mut Vec<Conversation>,
+        _: &mut Bad,
     ) -> Result<Vec<String>, DatasetError> {
         let ids = child_seed(self.seed, "dataset.conversation.id");
         let draws = child_seed(self.seed, "dataset.pool.draw");

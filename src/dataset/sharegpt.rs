@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::format::{Format, Setting};
-use super::lines::{Entry, shown};
+use super::lines::{Bad, Entry, shown};
 use super::{ContextMode, Conversation, DatasetError, Turn};
 use crate::file::Record;
 use crate::tokenizer::Tokenizer;
@@ -100,6 +100,7 @@ impl Format for ShareGpt<'_> {
     fn finish(
         &mut self,
         conversations: &mut Vec<Conversation>,
+        _: &mut Bad,
     ) -> Result<Vec<String>, DatasetError> {
         let out = self.without_pair + self.short + self.long;
         if out == 0 {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::format::{Format, Setting};
-use super::lines::{self, Entry, shown};
+use super::lines::{self, Bad, Entry, shown};
 use super::{ContextMode, Conversation, DatasetError, Turn};
 use crate::file::Record;
 
@@ -68,6 +68,7 @@ impl Format for SpeedBench<'_> {
     fn finish(
         &mut self,
         conversations: &mut Vec<Conversation>,
+        _: &mut Bad,
     ) -> Result<Vec<String>, DatasetError> {
         let (Some(wanted), 1..) = (self.wanted, self.left_out) else {
             return Ok(Vec::new());

@@ -83,6 +83,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             system_prompt: None,
             prompts: PromptPlan::default(),
             fixed_schedule: None,
+            trace: crate::config::TracePlan::default(),
         },
         phases: vec![phase(PhaseKind::Profiling)],
         goodput: Vec::new(),

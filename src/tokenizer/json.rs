@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokenizers::pipeline::{EncodeOptions, Override, PipelineTokenizer};
 
 use super::Tokenizer;
+use super::separator::separator;
 
 /// A tokenizer read from a file.
 pub struct JsonTokenizer {
@@ -19,6 +20,7 @@ pub struct JsonTokenizer {
     id_count: u32,
     special_ids: Vec<u32>,
     added_special_count: usize,
+    separator: Option<&'static str>,
 }
 
 impl fmt::Debug for JsonTokenizer {
@@ -54,6 +56,7 @@ impl JsonTokenizer {
             id_count: ids.all,
             special_ids: ids.special,
             added_special_count: pipeline.get_post_processor().single.n_special(),
+            separator: separator(&canonical),
             pipeline,
             options,
         })
@@ -88,6 +91,10 @@ impl Tokenizer for JsonTokenizer {
 
     fn special_ids(&self) -> Vec<u32> {
         self.special_ids.clone()
+    }
+
+    fn block_separator(&self) -> Option<&str> {
+        self.separator
     }
 
     fn added_special_count(&self) -> usize {

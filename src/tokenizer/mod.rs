@@ -7,6 +7,7 @@ mod environment;
 mod hub;
 mod json;
 mod load;
+mod separator;
 mod shipped;
 mod template;
 mod templated;
@@ -39,6 +40,10 @@ pub trait Tokenizer: Send + Sync {
     /// Ids of special tokens.
     fn special_ids(&self) -> Vec<u32> {
         Vec::new()
+    }
+    /// Text of the token that begins a text, or else of the one that ends it, where the tokenizer has such and it counts as one token.
+    fn block_separator(&self) -> Option<&str> {
+        None
     }
     /// Special tokens that the tokenizer would add to a text by itself.
     fn added_special_count(&self) -> usize {

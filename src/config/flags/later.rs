@@ -23,12 +23,12 @@ pub const LATER: &[Flag] = refused_table! {
     Later "downloadable datasets are planned; give a file of your own with --input-file" {
         ["--hf-subset"] Text;
     }
-    Later "traces are planned; single_turn files and synthetic prompts work" {
-        ["--ignore-trace-delays"] Switch;
-        ["--trace-session-sample-ratio"] Text;
-        ["--inter-turn-delay-cap-seconds"] Text;
-        ["--max-idle-gap-cap-seconds"] Text;
+    Later "only a baseten_trace has it, which is not read; --synthesis-speedup-ratio divides the times of other traces" {
         ["--replay-speedup"] Text;
+    }
+    Later "only a baseten_trace has it, which is not read; mooncake_trace, bailian_trace and burst_gpt_trace are" {
+        ["--trace-session-sample-ratio"] Text;
+        ["--max-idle-gap-cap-seconds"] Text;
         ["--open-loop-replay", "--no-open-loop-replay"] Switch;
         ["--open-loop-strict"] Switch;
         ["--omit-kv-hints"] Switch;
@@ -47,15 +47,6 @@ pub const LATER: &[Flag] = refused_table! {
         ["--rankings-passages-prompt-token-stddev"] Text;
         ["--rankings-query-prompt-token-mean"] Text;
         ["--rankings-query-prompt-token-stddev"] Text;
-    }
-    Later "reshaping traces is planned; single_turn files and synthetic prompts work" {
-        ["--synthesis-speedup-ratio"] Text;
-        ["--synthesis-prefix-len-multiplier"] Text;
-        ["--synthesis-prefix-root-multiplier"] Text;
-        ["--synthesis-prompt-len-multiplier"] Text;
-        ["--synthesis-output-len-multiplier"] Text;
-        ["--synthesis-max-isl"] Text;
-        ["--synthesis-max-osl"] Text;
     }
     Later "scraping the server's Prometheus metrics is planned; --no-server-metrics is accepted" {
         ["--server-metrics"] List;

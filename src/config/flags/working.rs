@@ -109,7 +109,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--extra-inputs"] Pairs, "", "Extra top-level body fields, as name:value or a JSON object; they win over built-in ones.";
         ["--header", "-H"] Pairs, "", "Extra request headers, as Name:Value or a JSON object.";
         ["--input-file"] Path, "", "Dataset file, plain or packed with gzip or zstd; for some formats a folder.";
-        ["--custom-dataset-type"] Choice(DATASET_TYPES), "from the first line", "Format of the dataset file: single-turn, multi-turn, random-pool, mooncake-trace, raw-payload, inputs-json, prompts, sharegpt or a speed-bench name.";
+        ["--custom-dataset-type"] Choice(DATASET_TYPES), "from the first line", "Format of the dataset file: single-turn, multi-turn, random-pool, mooncake-trace, bailian-trace, burst-gpt-trace, raw-payload, inputs-json, prompts, sharegpt or a speed-bench name.";
         ["--public-dataset"] Choice(&["sharegpt"]), "", "A well-known dataset, read from --input-file.";
         ["--skip-bad-lines"] Switch, "", "Leave bad lines of the dataset file out and count them, rather than refuse the file.";
         ["--dataset-sampling-strategy"] Choice(&["random", "sequential", "shuffle"]), "sequential", "Order in which conversations are drawn.";
@@ -119,6 +119,17 @@ pub const WORKING: &[Flag] = working_table! {
         ["--fixed-schedule-auto-offset"] Switch, "on without a start offset", "The first timestamp is the schedule's zero.";
         ["--fixed-schedule-start-offset"] Integer(0, MOST), "", "Leave out what has an earlier timestamp, in milliseconds; this is the schedule's zero.";
         ["--fixed-schedule-end-offset"] Integer(0, MOST), "", "Leave out what has a later timestamp, in milliseconds.";
+        ["--ignore-trace-delays"] Switch, "", "Follow neither timestamps nor delays of a trace.";
+        ["--inter-turn-delay-cap-seconds"] Between(0.0, 1e9), "", "Longest delay before a later turn of a file, in seconds.";
+    }
+    "Synthesis" {
+        ["--synthesis-speedup-ratio"] Between(0.0, 1e9), "1", "Divide a trace's timestamps by this.";
+        ["--synthesis-prefix-len-multiplier"] Between(0.0, 1e4), "1", "Stretch or shrink the leading blocks that lines of a trace share.";
+        ["--synthesis-prefix-root-multiplier"] Integer(1, 1 << 20), "1", "Spread a trace over this many independent copies of its shared blocks.";
+        ["--synthesis-prompt-len-multiplier"] Between(0.0, 1e4), "1", "Scale what is behind the shared blocks.";
+        ["--synthesis-output-len-multiplier"] Between(0.0, 1e4), "1", "Scale the output lengths of a trace.";
+        ["--synthesis-max-isl"] Integer(1, 1 << 24), "", "Leave out lines with more prompt tokens.";
+        ["--synthesis-max-osl"] Integer(1, 1 << 24), "", "Cut longer outputs of a trace to this.";
     }
     "Goodput" {
         ["--goodput"] Objectives, "", "Objectives that a good request meets, such as 'time_to_first_token:100 inter_token_latency:10'.";
@@ -192,7 +203,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--seq-dist", "--sequence-distribution"] Text, "", "Mix of prompt and output lengths, such as '256,128:60;512|10,256|5:40' (percent).";
         ["--prompt-output-tokens-mean", "--output-tokens-mean", "--osl"] Integer(1, 1 << 24), "no limit sent", "Mean output limit.";
         ["--prompt-output-tokens-stddev", "--output-tokens-stddev", "--osl-stddev"] Between(0.0, 16_777_216.0), "0", "Standard deviation of the output limit.";
-        ["--prompt-input-tokens-block-size", "--synthetic-input-tokens-block-size", "--isl-block-size"] Integer(1, 1 << 24), "512", "Tokens that each hash id of a trace stands for.";
+        ["--prompt-input-tokens-block-size", "--synthetic-input-tokens-block-size", "--isl-block-size"] Integer(1, 1 << 24), "512; bailian 16", "Tokens that each hash id of a trace stands for.";
         ["--prompt-batch-size", "--batch-size-text", "--batch-size", "-b"] Integer(1, 1 << 20), "1", "Texts in each turn.";
         ["--random-range-ratio"] Text, "", "Draw prompt and output lengths evenly from a window about their means: a number, or {\"input\":A,\"output\":B}.";
         ["--random-corpus-style"] Choice(&["vllm", "sglang"]), "vllm", "Whose window and whose random tokens: vllm (means x (1 +- R), no special tokens) or sglang (from R x mean to the mean, all tokens).";
