@@ -4,6 +4,8 @@
 //! what lies outside the offsets. Never: a request at a time that the file does not say.
 
 use super::{Conversation, Corpus, DatasetError, Turn};
+use std::path::Path;
+
 use crate::config::{DatasetPlan, FixedSchedule};
 
 /// The longest schedule in milliseconds: some thirty years, far inside 64 bits of nanoseconds.
@@ -36,7 +38,7 @@ fn window(schedule: FixedSchedule) -> (f64, f64) {
 
 /// An error where there is no timestamp at all.
 pub(super) fn check_times(
-    plan: &DatasetPlan,
+    file: Option<&Path>,
     conversations: &[Conversation],
 ) -> Result<(), DatasetError> {
     let mut turns = conversations.iter().flat_map(|c| &c.turns);
@@ -45,7 +47,7 @@ pub(super) fn check_times(
     }
     let first = conversations.first().and_then(|c| c.turns.first());
     Err(refusal(
-        &name(plan),
+        &name(file),
         first.map_or(0, |turn| turn.line),
         "neither this nor a later line has a timestamp; give a file whose first turns have a field timestamp in milliseconds, or use \
          --request-rate",
@@ -62,17 +64,16 @@ fn refusal(file: &str, line: u64, sentence: &str) -> DatasetError {
 }
 
 /// The error of a dataset that has nothing between the offsets.
-pub(super) fn nothing_within(schedule: FixedSchedule, plan: &DatasetPlan) -> DatasetError {
+pub(super) fn nothing_within(schedule: FixedSchedule, file: Option<&Path>) -> DatasetError {
     let (start, end) = window(schedule);
     DatasetError::Schedule(format!(
         "{}: no timestamp from --fixed-schedule-start-offset {start} to --fixed-schedule-end-offset {end}; widen them",
-        name(plan)
+        name(file)
     ))
 }
 
-fn name(plan: &DatasetPlan) -> String {
-    let path = plan.source.path();
-    path.map_or_else(
+fn name(file: Option<&Path>) -> String {
+    file.map_or_else(
         || "the synthetic dataset".to_owned(),
         |path| path.display().to_string(),
     )
@@ -84,11 +85,12 @@ pub(super) fn settle(
     plan: &DatasetPlan,
     corpus: &mut Corpus,
 ) -> Result<(), DatasetError> {
-    let file = name(plan);
+    let path = plan.source.path();
+    let file = name(path);
     let refused = |line, sentence: String| Err(refusal(&file, line, &sentence));
     // A trace is checked already, and without what lies outside the offsets.
     if !plan.source.is_trace() {
-        check_times(plan, &corpus.conversations)?;
+        check_times(path, &corpus.conversations)?;
     }
     drop_outside(schedule, &mut corpus.conversations);
     let (start, _) = window(schedule);
@@ -107,7 +109,7 @@ pub(super) fn settle(
         zero = zero.min(ms);
     }
     if corpus.conversations.is_empty() {
-        return Err(nothing_within(schedule, plan));
+        return Err(nothing_within(schedule, path));
     }
     if !schedule.auto_offset {
         zero = start;

@@ -15,7 +15,7 @@ use super::single_turn::SingleTurn;
 use super::speed_bench::SpeedBench;
 use super::trace::Trace;
 use super::{Conversation, Corpus, DatasetError};
-use crate::config::{FileFormat, FilePlan, Plan};
+use crate::config::{FileFormat, FilePlan, FixedSchedule, Plan, TracePlan};
 use crate::file::{self, Cut, Record, Records, Trouble};
 use crate::tokenizer::Tokenizer;
 
@@ -58,6 +58,10 @@ pub(super) struct Setting<'a> {
     pub(super) asked_output: bool,
     /// Bodies have a place for a system message.
     pub(super) system_slot: bool,
+    /// How a trace is reshaped.
+    pub(super) trace: TracePlan,
+    /// Its own times are followed.
+    pub(super) fixed_schedule: Option<FixedSchedule>,
     /// Conversations of a dataset that has no number of its own.
     pub(super) entries: usize,
     pub(super) file: &'a FilePlan,
@@ -92,6 +96,8 @@ pub(super) fn read(
     let mut format = open(Setting {
         asked_output: plan.dataset.output_tokens.is_some(),
         system_slot: plan.endpoint.kind.facts().system_slot,
+        trace: plan.dataset.trace,
+        fixed_schedule: plan.dataset.fixed_schedule,
         entries: plan.dataset.entries,
         file,
         tokenizer,
@@ -119,6 +125,8 @@ pub fn entries(
     let mut format = open(Setting {
         asked_output: false,
         system_slot: true,
+        trace: TracePlan::default(),
+        fixed_schedule: None,
         entries: 3,
         file,
         tokenizer,

@@ -139,16 +139,16 @@ impl Format for Trace<'_> {
         conversations: &mut Vec<Conversation>,
         bad: &mut Bad,
     ) -> Result<Vec<String>, DatasetError> {
-        let Setting { plan, file, .. } = self.setting;
-        let dataset = &plan.dataset;
+        let dataset = self.setting;
+        let file = dataset.file;
         mooncake::check_sessions(&file.path, conversations, bad);
         if let Some(schedule) = dataset.fixed_schedule
             && !conversations.is_empty()
         {
-            fixed_schedule::check_times(dataset, conversations)?;
+            fixed_schedule::check_times(Some(&file.path), conversations)?;
             fixed_schedule::drop_outside(schedule, conversations);
             if conversations.is_empty() {
-                return Err(fixed_schedule::nothing_within(schedule, dataset));
+                return Err(fixed_schedule::nothing_within(schedule, Some(&file.path)));
             }
         }
         self.drop_longer(conversations)?;
@@ -191,7 +191,7 @@ fn file_hash(setting: &Setting<'_>) -> Result<String, DatasetError> {
 impl Trace<'_> {
     /// Leaves out lines whose prompt is longer than the plan allows.
     fn drop_longer(&mut self, conversations: &mut Vec<Conversation>) -> Result<(), DatasetError> {
-        let Some(most) = self.setting.plan.dataset.trace.input_tokens_most else {
+        let Some(most) = self.setting.trace.input_tokens_most else {
             return Ok(());
         };
         let longer = self.asked.iter().filter(|asked| asked.tokens > most);
@@ -221,7 +221,7 @@ impl Trace<'_> {
     }
 
     fn ignore_times(&mut self, conversations: &mut [Conversation]) {
-        let dataset = &self.setting.plan.dataset;
+        let dataset = self.setting;
         if !dataset.trace.ignore_delays {
             return;
         }
