@@ -379,7 +379,7 @@ fn a_download_is_kept_in_the_hubs_layout_and_found_again() {
     assert_eq!(loaded.tokenizer.count("the and"), 2);
     assert_eq!(loaded.note, None);
     let heads = hub.heads();
-    assert_eq!(heads.len(), 2, "{heads:?}");
+    assert_eq!(heads.len(), 3, "{heads:?}");
     assert!(
         heads[0].starts_with("GET /org/tiny/resolve/main/tokenizer.json HTTP/1.1"),
         "{heads:?}"
@@ -416,7 +416,7 @@ fn a_download_is_kept_in_the_hubs_layout_and_found_again() {
         };
         load(&plan, &[], &environment).unwrap();
     }
-    assert_eq!(hub.heads().len(), 2);
+    assert_eq!(hub.heads().len(), 3);
 }
 
 #[test]
@@ -504,8 +504,8 @@ fn the_token_stays_with_the_hub() {
         .filter(|head| head.contains("secret-token"))
         .count();
     assert_eq!(
-        with_token, 3,
-        "the name, its new name and the configuration"
+        with_token, 4,
+        "the name, its new name, the configuration and the template"
     );
     assert_eq!(store.heads().len(), 1);
     assert!(
