@@ -684,6 +684,7 @@ fn notes_say_what_to_distrust() {
         "Events arrive in bursts: 3 of 3 content events (100.0 %)",
         "1 of 1 streams do not tell how many tokens each event carries (100.3 on average)",
         "Prompt tokens differ by 100.0 % between client and server: 10 counted here, 20 by the server",
+        "Usage discrepancies: in 1 of 1 requests",
         "Output length was not honoured: asked for 1,024 tokens, got a mean of 300 in 1 of 1 requests.",
         "1 of 2 requests were sent again",
         "p99 of 2 samples",
