@@ -308,7 +308,7 @@ fn failures_have_their_codes_and_names() {
         usize,
     );
     let broken = b"data: {\"error\":{\"message\":\"x\",\"type\":\"t\",\"code\":500}}\n\n";
-    let cases: [Case<'_>; 13] = [
+    let cases: [Case<'_>; 15] = [
         (
             429,
             Json,
@@ -409,7 +409,37 @@ fn failures_have_their_codes_and_names() {
             "InvalidInferenceResultError",
             0,
         ),
-        (200, Other, &[A], Outcome::Success, None, "", 1),
+        (
+            200,
+            Other,
+            &[A, b"data: [DONE]\n\n"],
+            Outcome::Success,
+            None,
+            "",
+            1,
+        ),
+        // A17: a finish reason ends a stream as well as `[DONE]` does, and the end of the body alone does not.
+        (
+            200,
+            EventStream,
+            &[
+                A,
+                b"data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+            ],
+            Outcome::Success,
+            None,
+            "",
+            1,
+        ),
+        (
+            200,
+            EventStream,
+            &[A],
+            Outcome::Success,
+            None,
+            "Truncated",
+            1,
+        ),
         (200, Json, &[WHOLE], Outcome::Success, None, "", 1),
     ];
     for (status, content, pieces, outcome, code, kind, chunks) in cases {
@@ -507,7 +537,7 @@ fn tokens_are_told_by_event_and_by_chunk() {
 /// A stream that calls itself something else: lines end in any of three ways, and the last event may lack its empty line.
 #[test]
 fn undeclared_streams_are_read_like_declared_ones() {
-    let data = "{\"choices\":[{\"delta\":{\"content\":\"ab\"}}]}";
+    let data = "{\"choices\":[{\"delta\":{\"content\":\"ab\"},\"finish_reason\":\"stop\"}]}";
     let bodies = [
         format!("\u{feff}data:{data}\r\n\r\ndata: {data}\n\n\n\n: ping\r\rid: 1\ndata: {data}"),
         format!(
