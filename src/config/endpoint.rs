@@ -9,6 +9,7 @@ use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
 use super::plan::{ConnectionReuse, EndpointPlan, WaitForModel, WaitMode};
+use super::tls::{self, TlsPlan};
 use super::url::{self, TargetUrl};
 use super::url_strategy::{self, UrlStrategy};
 use crate::clock::Nanos;
@@ -25,10 +26,13 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     let custom_path = settings.text("--custom-endpoint").map(str::to_owned);
     check_dependencies(settings, kind, problems);
     check_seconds(settings, "--request-timeout-seconds", problems);
+    let urls = urls(settings, kind.default_path(streaming), problems);
+    let secure = urls.iter().any(|url| url.tls);
     EndpointPlan {
         kind,
         streaming,
-        urls: urls(settings, kind.default_path(streaming), problems),
+        tls: tls::tls(settings, secure, problems),
+        urls,
         url_strategy: url_strategy::url_strategy(settings, problems),
         built_in_server: !settings.given("--url"),
         custom_path,
@@ -88,6 +92,7 @@ impl EndpointPlan {
             use_legacy_max_tokens: false,
             use_server_token_count: false,
             per_chunk_usage: false,
+            tls: TlsPlan::default(),
             reuse: ConnectionReuse::Pooled,
             wait_for_model: None,
         }

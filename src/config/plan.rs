@@ -18,6 +18,7 @@ use super::prompts::PromptPlan;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
+use super::tls::TlsPlan;
 use super::trace::TracePlan;
 use super::url::TargetUrl;
 use super::url_strategy::UrlStrategy;
@@ -111,6 +112,8 @@ pub struct EndpointPlan {
     pub use_server_token_count: bool,
     /// Ask for `stream_options.continuous_usage_stats` and divide ITL by tokens after the first chunk.
     pub per_chunk_usage: bool,
+    /// Whom to trust over TLS, and who to be.
+    pub tls: TlsPlan,
     /// How connections are reused.
     pub reuse: ConnectionReuse,
     /// Readiness probe before the run.

@@ -30,6 +30,7 @@ pub(super) fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             use_legacy_max_tokens: false,
             use_server_token_count: false,
             per_chunk_usage: false,
+            tls: crate::config::TlsPlan::default(),
             reuse: ConnectionReuse::Pooled,
             wait_for_model: None,
         },

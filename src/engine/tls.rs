@@ -43,7 +43,11 @@ impl Tls {
                 // Nothing is read after close_notify.
                 return Ok(());
             }
-            let state = self.inner.process_new_packets().map_err(|_| Fault::Tls)?;
+            let early = self.inner.is_handshaking();
+            let state = self
+                .inner
+                .process_new_packets()
+                .map_err(|error| fault(&error, early))?;
             let begin = plain.len();
             plain.resize(begin + state.plaintext_bytes_to_read(), 0);
             self.inner
@@ -72,5 +76,26 @@ impl Tls {
                 return;
             }
         }
+    }
+}
+
+/// Which fault an error of rustls is. `early`: the handshake was not over.
+fn fault(error: &rustls::Error, early: bool) -> Fault {
+    use rustls::CertificateError as Wrong;
+    match error {
+        rustls::Error::InvalidCertificate(wrong) => match wrong {
+            Wrong::UnknownIssuer => Fault::TlsUnknownAuthority,
+            Wrong::Expired
+            | Wrong::ExpiredContext { .. }
+            | Wrong::NotValidYet
+            | Wrong::NotValidYetContext { .. } => Fault::TlsExpired,
+            Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => Fault::TlsWrongName,
+            _ => Fault::TlsCertificate,
+        },
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) if early => {
+            Fault::TlsNotSpoken
+        }
+        rustls::Error::AlertReceived(_) => Fault::TlsRefused,
+        _ => Fault::Tls,
     }
 }

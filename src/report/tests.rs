@@ -67,6 +67,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             use_legacy_max_tokens: false,
             use_server_token_count: false,
             per_chunk_usage: false,
+            tls: crate::config::TlsPlan::default(),
             reuse: ConnectionReuse::Pooled,
             wait_for_model: None,
         },

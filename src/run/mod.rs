@@ -22,6 +22,7 @@ mod queue;
 mod ready;
 mod recorder;
 mod rivals;
+mod tls;
 mod watch;
 mod watched;
 mod workers;
@@ -68,11 +69,11 @@ pub enum RunError {
     },
     /// A host name cannot stand in a certificate.
     #[error(
-        "--url {0}: this name cannot be checked against a certificate; use a DNS name or an IP address"
+        "--url or --tls-server-name {0}: this name cannot be checked against a certificate; use a DNS name or an IP address"
     )]
     ServerName(String),
     /// TLS could not be set up.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("{0}")]
     Tls(String),
     /// The workers cannot spin.
     #[error(

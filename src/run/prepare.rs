@@ -21,6 +21,7 @@ use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
 use super::RunError;
+use super::tls;
 use super::workload::Material;
 
 /// Grace for requests in flight after the first Ctrl-C, in a phase that has none of its own: AIPerf's default grace.
@@ -84,13 +85,14 @@ impl Prepared {
             .urls
             .iter()
             .any(|url| url.tls)
-            .then(tls_config)
+            .then(|| tls::client_config(&endpoint.tls))
             .transpose()?;
         for (url, addresses) in endpoint.urls.iter().zip(&self.addresses) {
             let tls = match (&tls_config, url.tls) {
                 (Some(config), true) => {
-                    let name = rustls::pki_types::ServerName::try_from(url.host.clone());
-                    let name = name.map_err(|_| RunError::ServerName(url.base.clone()))?;
+                    let asked = endpoint.tls.server_name.as_ref().unwrap_or(&url.host);
+                    let name = rustls::pki_types::ServerName::try_from(asked.clone());
+                    let name = name.map_err(|_| RunError::ServerName(asked.clone()))?;
                     Some(TlsTarget {
                         config: Arc::clone(config),
                         name,
@@ -203,20 +205,4 @@ fn resolve(url: &TargetUrl) -> Result<Vec<SocketAddr>, RunError> {
         return Err(refused(std::io::Error::from(std::io::ErrorKind::NotFound)));
     }
     Ok(found)
-}
-
-/// The system's roots, or Mozilla's where the system has none.
-fn tls_config() -> Result<Arc<rustls::ClientConfig>, RunError> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| RunError::Tls(error.to_string()))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
 }

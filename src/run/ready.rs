@@ -18,10 +18,11 @@ pub(super) fn wait(api: &Api, plan: &Plan) -> Result<(), RunError> {
     let Some(probe) = plan.endpoint.wait_for_model else {
         return Ok(());
     };
+    let tls = super::tls::probe_config(&plan.endpoint.tls)?;
     let deadline = Instant::now() + Duration::from_nanos(probe.timeout.0);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let answer = ask_all(api, plan, probe, left.max(Duration::from_millis(100)));
+        let answer = ask_all(api, plan, probe, &tls, left.max(Duration::from_millis(100)));
         let Err(reason) = answer else { return Ok(()) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -34,8 +35,15 @@ pub(super) fn wait(api: &Api, plan: &Plan) -> Result<(), RunError> {
     }
 }
 
-fn ask_all(api: &Api, plan: &Plan, probe: WaitForModel, limit: Duration) -> Result<(), String> {
+fn ask_all(
+    api: &Api,
+    plan: &Plan,
+    probe: WaitForModel,
+    tls: &ureq::tls::TlsConfig,
+    limit: Duration,
+) -> Result<(), String> {
     let config = ureq::Agent::config_builder()
+        .tls_config(tls.clone())
         .timeout_global(Some(limit))
         .http_status_as_error(false)
         .proxy(None)

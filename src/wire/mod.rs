@@ -103,15 +103,27 @@ pub enum Fault {
     ConnectTimeout,
     /// No local address or port, or no descriptor, was left.
     LocalExhausted,
-    /// TLS failed: the handshake, a certificate, or a record.
+    /// TLS failed, for none of the reasons below.
     Tls,
+    /// The server does not speak TLS.
+    TlsNotSpoken,
+    /// No authority that is trusted vouches for the server's certificate.
+    TlsUnknownAuthority,
+    /// The server's certificate is not valid any more, or not yet.
+    TlsExpired,
+    /// The server's certificate is for another name.
+    TlsWrongName,
+    /// The server's certificate does not hold for another reason.
+    TlsCertificate,
+    /// The server ended the handshake with an alert.
+    TlsRefused,
     /// Another error while reading or writing.
     Io,
 }
 
 impl Fault {
     /// Every fault, in the order of the variants.
-    pub const ALL: [Fault; 22] = [
+    pub const ALL: [Fault; 28] = [
         Fault::BadHead,
         Fault::HeadTooLarge,
         Fault::TooManyInterim,
@@ -133,6 +145,12 @@ impl Fault {
         Fault::ConnectTimeout,
         Fault::LocalExhausted,
         Fault::Tls,
+        Fault::TlsNotSpoken,
+        Fault::TlsUnknownAuthority,
+        Fault::TlsExpired,
+        Fault::TlsWrongName,
+        Fault::TlsCertificate,
+        Fault::TlsRefused,
         Fault::Io,
     ];
 
@@ -161,6 +179,12 @@ impl Fault {
             Fault::ConnectTimeout => "ConnectTimeout",
             Fault::LocalExhausted => "LocalExhausted",
             Fault::Tls => "Tls",
+            Fault::TlsNotSpoken => "TlsNotSpoken",
+            Fault::TlsUnknownAuthority => "TlsUnknownAuthority",
+            Fault::TlsExpired => "TlsExpired",
+            Fault::TlsWrongName => "TlsWrongName",
+            Fault::TlsCertificate => "TlsCertificate",
+            Fault::TlsRefused => "TlsRefused",
             Fault::Io => "Io",
         }
     }
@@ -201,7 +225,21 @@ impl Fault {
             Fault::ConnectRefused => "The server refused the connection.",
             Fault::ConnectTimeout => "Connecting to the server took too long.",
             Fault::LocalExhausted => "No local port, address or file descriptor was left.",
-            Fault::Tls => "TLS failed in the handshake, a certificate or a record.",
+            Fault::Tls => "TLS failed in the handshake or a record.",
+            Fault::TlsNotSpoken => {
+                "The server's first bytes are no TLS; a plain server needs http:// in --url."
+            }
+            Fault::TlsUnknownAuthority => {
+                "No trusted authority vouches for the server's certificate; --cacert names one, --insecure takes any certificate."
+            }
+            Fault::TlsExpired => "The server's certificate is not valid any more, or not yet.",
+            Fault::TlsWrongName => {
+                "The server's certificate is for another name; --tls-server-name says which one to expect."
+            }
+            Fault::TlsCertificate => "The server's certificate does not hold.",
+            Fault::TlsRefused => {
+                "The server ended the TLS handshake; it may want a client certificate (--cert and --key), or know no common version."
+            }
             Fault::Io => "Reading from or writing to the connection failed.",
         }
     }

@@ -6,8 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::SupportedProtocolVersion;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::{TLS12, TLS13};
 
 use super::server::{Script, Server};
 use super::tool::{Run, Tool};
@@ -22,16 +25,145 @@ pub fn test_file(name: &str) -> String {
 
 /// A server on 127.0.0.1 whose certificate `tls/ca.pem` vouches for.
 pub fn https(script: Script) -> Server {
-    let chain = vec![CertificateDer::from_pem_file(test_file("tls/server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(test_file("tls/server.key")).unwrap();
+    secured(script, "server", &[&TLS13, &TLS12], false)
+}
+
+/// A server on 127.0.0.1 with the certificate of this name and these versions of TLS. `asks`: it wants a certificate that
+/// `tls/client-ca.pem` vouches for.
+fn secured(
+    script: Script,
+    certificate: &str,
+    versions: &[&'static SupportedProtocolVersion],
+    asks: bool,
+) -> Server {
+    let file = |kind| test_file(&format!("tls/{certificate}.{kind}"));
+    let chain = vec![CertificateDer::from_pem_file(file("pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
         .unwrap();
-    Server::on(Ipv4Addr::LOCALHOST.into(), script, Some(Arc::new(config))).unwrap()
+    let builder = if asks {
+        let mut roots = rustls::RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(test_file("tls/client-ca.pem")).unwrap();
+        roots.add(authority).unwrap();
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        builder.with_client_cert_verifier(verifier.unwrap())
+    } else {
+        builder.with_no_client_auth()
+    };
+    let config = Arc::new(builder.with_single_cert(chain, key).unwrap());
+    Server::on(Ipv4Addr::LOCALHOST.into(), script, Some(config)).unwrap()
+}
+
+/// Without roots of the machine's that know the test's authority.
+fn with_flags(server: &Server, flags: &str) -> Run {
+    let flags = flags.replace("TLS/", &test_file("tls/"));
+    secure(
+        server,
+        "localhost",
+        &test_file("tls/other.pem"),
+        &format!("--streaming --request-count 2 --request-timeout-seconds 5 {flags}"),
+    )
+}
+
+/// What the records' errors are called; all of them the same.
+fn only_error(run: &Run) -> String {
+    let mut names: Vec<String> = run
+        .records("profiling")
+        .iter()
+        .map(|record| {
+            record["error"]["type"]
+                .as_str()
+                .unwrap_or("none")
+                .to_owned()
+        })
+        .collect();
+    names.dedup();
+    assert_eq!(names.len(), 1, "{run}");
+    names.remove(0)
+}
+
+#[test]
+fn certificates_are_judged_as_the_flags_say() {
+    let words = || Script::always("words alpha beta");
+    let (both, ca) = ([&TLS13, &TLS12], "--cacert TLS/ca.pem");
+    let own = "--cert TLS/client.pem --key TLS/client.key";
+    for (certificate, versions, asks, flags, error) in [
+        ("server", &both[..], false, ca.to_owned(), "none"),
+        ("server", &both[..1], false, ca.to_owned(), "none"),
+        ("server", &both[1..], false, ca.to_owned(), "none"),
+        ("server", &both[..], false, "--insecure".to_owned(), "none"),
+        ("server", &both[1..], false, "--insecure".to_owned(), "none"),
+        (
+            "server",
+            &both[..],
+            false,
+            String::new(),
+            "TlsUnknownAuthority",
+        ),
+        (
+            "server",
+            &both[..],
+            false,
+            format!("{ca} --tls-server-name other.test"),
+            "TlsWrongName",
+        ),
+        (
+            "expired",
+            &both[..],
+            false,
+            "--cacert TLS/client-ca.pem".to_owned(),
+            "TlsExpired",
+        ),
+        ("expired", &both[..], false, "--insecure".to_owned(), "none"),
+        ("server", &both[..], true, format!("{ca} {own}"), "none"),
+        ("server", &both[1..], true, format!("{ca} {own}"), "none"),
+        ("server", &both[1..], true, ca.to_owned(), "TlsRefused"),
+        ("server", &both[..1], true, ca.to_owned(), "TlsRefused"),
+    ] {
+        let server = secured(words(), certificate, versions, asks);
+        let run = with_flags(&server, &flags);
+        assert_eq!(only_error(&run), error, "{certificate} {flags}: {run}");
+    }
+}
+
+#[test]
+fn a_probe_goes_by_the_same_certificates() {
+    let server = secured(
+        Script::always("words alpha beta"),
+        "server",
+        &[&TLS13],
+        true,
+    );
+    let own =
+        "--cacert TLS/ca.pem --cert TLS/client.pem --key TLS/client.key --wait-for-model-timeout 5";
+    assert_eq!(only_error(&with_flags(&server, own)), "none");
+}
+
+#[test]
+fn files_that_are_no_certificates_are_named() {
+    let server = https(Script::always("words alpha beta"));
+    for (flags, parts) in [
+        ("--cacert TLS/none.pem", ["--cacert", "none.pem"]),
+        ("--cacert TLS/server.key", ["--cacert", "no certificate"]),
+        (
+            "--cert TLS/client.pem --key TLS/ca.pem",
+            ["--key", "private key"],
+        ),
+        (
+            "--cert TLS/client.pem --key TLS/server.key",
+            ["--cert", "does not go with --key"],
+        ),
+    ] {
+        let run = with_flags(&server, flags);
+        assert_ne!(run.code, Some(0), "{run}");
+        for part in parts {
+            assert!(run.stderr.contains(part), "{flags}: {run}");
+        }
+    }
+    assert!(server.log().requests.is_empty());
 }
 
 fn secure(server: &Server, host: &str, roots: &str, flags: &str) -> Run {
@@ -85,7 +217,7 @@ fn an_untrusted_server_is_refused() {
     assert_eq!(run.code, Some(1), "{run}");
     assert_eq!(run.counts(), [2, 0, 2, 0], "{run}");
     for record in run.records("profiling") {
-        assert_eq!(record["error"]["type"], "Tls", "{record}");
+        assert_eq!(record["error"]["type"], "TlsUnknownAuthority", "{record}");
     }
     assert!(server.log().requests.is_empty());
 }

@@ -102,6 +102,11 @@ pub const WORKING: &[Flag] = working_table! {
         ["--use-legacy-max-tokens"] Switch, "", "Chat: send max_tokens rather than max_completion_tokens.";
         ["--use-server-token-count"] Switch, "", "Take token counts from the reply's usage.";
         ["--per-chunk-usage"] Switch, "", "Ask for usage in every chunk and leave the first chunk's tokens out of the inter-token latency.";
+        ["--insecure"] Switch, "", "Take any certificate of the server.";
+        ["--cacert"] Path, "the system's", "PEM file with the authorities to trust, and no others.";
+        ["--cert"] Path, "", "PEM file with a certificate of the client's own, for servers that ask for one.";
+        ["--key"] Path, "", "PEM file with that certificate's private key.";
+        ["--tls-server-name"] Text, "the URL's host", "Name to ask for over TLS (SNI), which the server's certificate must hold.";
         ["--connection-reuse-strategy"] Choice(&["pooled", "never", "sticky_user_sessions"]), "pooled", "Keep-alive pool, a new connection for each request, or one for each session.";
         ["--session-header"] Text, "X-Correlation-ID", "Name of the header that carries the session's id.";
     }
