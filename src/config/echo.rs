@@ -208,6 +208,7 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--random-corpus-style", "prompts.random_corpus_style"),
     ("--prompt-corpus", "prompts.corpus"),
     ("--tokenize-prompt", "prompts.tokenize_prompt"),
+    ("--cache-bust", "prompts.cache_bust"),
     ("--system-prompt", "system_prompt"),
     ("--system-prompt-file", "system_prompt_file"),
     ("--prompt-prefix-pool-size", "prefix_prompts.pool_size"),
@@ -296,20 +297,7 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
-    if let Some(sounds) = &plan.dataset.prompts.media.sounds {
-        for (flag, path, values) in [
-            ("--audio-depths", "audio.depths", json!(sounds.depths)),
-            (
-                "--audio-sample-rates",
-                "audio.sample_rates",
-                json!(sounds.rates_hz),
-            ),
-        ] {
-            if settings.given(flag) {
-                put(&mut dataset, path, values);
-            }
-        }
-    }
+    sound_lists(settings, plan, &mut dataset);
     root.insert("datasets".to_owned(), json!([dataset]));
     let phases: Vec<Value> = plan
         .phases
@@ -326,6 +314,24 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         root.insert("slos".to_owned(), Value::Object(slos));
     }
     Value::Object(root)
+}
+
+/// Lists of numbers, which the settings have as texts.
+fn sound_lists(settings: &Settings, plan: &Plan, dataset: &mut Map<String, Value>) {
+    if let Some(sounds) = &plan.dataset.prompts.media.sounds {
+        for (flag, path, values) in [
+            ("--audio-depths", "audio.depths", json!(sounds.depths)),
+            (
+                "--audio-sample-rates",
+                "audio.sample_rates",
+                json!(sounds.rates_hz),
+            ),
+        ] {
+            if settings.given(flag) {
+                put(dataset, path, values);
+            }
+        }
+    }
 }
 
 fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {

@@ -3,6 +3,7 @@
 //! In: the command line and the environment. Out: a [`Plan`], or all problems at once. Never: does load, opens a connection, or
 //! leaves a value unchecked for a later room.
 
+mod cache_bust;
 mod calibrate;
 mod cancellation;
 mod data;
@@ -31,6 +32,7 @@ mod url_strategy;
 mod users;
 mod value;
 
+pub use cache_bust::CacheBust;
 pub use calibrate::CalibratePlan;
 pub use cancellation::CancellationPlan;
 pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};

@@ -16,6 +16,7 @@ mod session_name;
 mod tests;
 mod usage;
 mod usual;
+mod warmup_marker;
 
 pub use bodies::Bodies;
 pub use body::{default_path, render};
@@ -25,6 +26,7 @@ pub use input::{Input, input, input_texts};
 pub use parse::{Chunks, Parsed, parse};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
 pub use session_name::SessionName;
+pub use warmup_marker::insert_marker;
 
 /// What one reply object carried.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@ use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
 use crate::endpoint::Reply;
-use crate::record::Exchange;
+use crate::record::{Exchange, RequestId};
 use crate::schedule::Timeline;
 use crate::wire::{Fault, Limits};
 
@@ -81,6 +81,10 @@ pub trait Workload {
     fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>>;
     /// The body of a turn that needs `history`: one entry for each earlier turn, `None` where a turn failed.
     fn live_body(&self, conversation: u32, turn: u32, history: &[Option<Reply>]) -> Arc<[u8]>;
+    /// `body` as request `id` sends it, where it differs from request to request. Asked for once, before a byte of the request is sent.
+    fn own_body(&self, _id: &RequestId, _body: &[u8]) -> Option<Arc<[u8]>> {
+        None
+    }
     /// Later turns of `conversation` need what the server said in earlier ones.
     fn needs_reply(&self, conversation: u32) -> bool;
     /// What the server said in a finished exchange.

@@ -127,10 +127,12 @@ impl Engine {
                 &session.history,
             )),
         };
-        let body_length = prepared
-            .as_ref()
-            .or(exchange.live_body.as_ref())
-            .map_or(0, |body| body.len());
+        let body = exchange.live_body.as_ref().or(prepared.as_ref());
+        let own = body.and_then(|body| self.workload.own_body(&exchange.id, body));
+        let body_length = own.as_ref().or(body).map_or(0, |body| body.len());
+        if own.is_some() {
+            exchange.live_body = own;
+        }
         exchange.request_body_bytes = body_length as u64;
         self.workload.write_head(
             &mut exchange.request_head,

@@ -11,6 +11,7 @@ mod context;
 mod frame;
 mod gaps;
 pub mod health;
+mod images;
 pub mod lag;
 mod notes;
 pub mod quantile;

@@ -10,6 +10,7 @@
 //!   the request's start, so that on a new connection they contain its set-up. `http_req_blocked` is what passes before the
 //!   first byte apart from the set-up, so `http_req_total`, still the sum of the parts, counts every moment once.
 
+use super::images::images;
 use super::lag::lag;
 use super::registry::METRICS;
 use super::spacing::{gaps, spread, tokens_per_chunk};
@@ -77,6 +78,7 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
         }
     }
     tokens(record, latency, &mut one);
+    images(record, latency, &mut one);
     usage(record, context, &mut one);
     trace(record, &mut one);
     if context.streaming && record.streamed && record.chunks.len() > 1 {

@@ -9,9 +9,11 @@ use crate::config::Plan;
 use crate::dataset::{ContextMode, Corpus, Sampler};
 use crate::endpoint::{Bodies, HeaderTemplate, Reply, render, shows_content};
 use crate::engine::Workload;
-use crate::record::{Exchange, reply_of};
+use crate::record::{Exchange, RequestId, reply_of};
 use crate::schedule::Timeline;
 use crate::wire::write_request_head;
+
+use super::marks::Marks;
 
 /// What every worker reads and none writes.
 pub(super) struct Material {
@@ -21,6 +23,8 @@ pub(super) struct Material {
     pub(super) corpus: Arc<Corpus>,
     /// Their bodies.
     pub(super) bodies: Arc<Bodies>,
+    /// What marks the bodies.
+    pub(super) marks: Option<Marks>,
     /// Header fields.
     pub(super) headers: HeaderTemplate,
     /// When conversations begin, with a fixed schedule.
@@ -95,6 +99,10 @@ impl Workload for CorpusWorkload {
             history,
         )
         .into()
+    }
+
+    fn own_body(&self, id: &RequestId, body: &[u8]) -> Option<Arc<[u8]>> {
+        self.material.marks.as_ref()?.marked(id, body)
     }
 
     fn needs_reply(&self, conversation: u32) -> bool {

@@ -41,9 +41,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "chat templates are planned; prompts are counted as plain text" {
         ["--apply-chat-template"] Switch;
     }
-    Later "cache-busting markers are planned; use --prompt-corpus random for prompts that share nothing" {
-        ["--cache-bust"] Text;
-    }
     Later "rankings endpoints are planned; chat and completions work" {
         ["--rankings-passages-mean"] Text;
         ["--rankings-passages-stddev"] Text;
