@@ -265,6 +265,7 @@ fn company(flag: &Flag) -> Vec<String> {
             "--audio-length-mean 1"
         }
         "--random-range-ratio" => "--isl 5 --osl 5",
+        "--cache-bust" => "--warmup-request-count 2",
         "--random-corpus-style" => "--prompt-corpus random",
         "--tokenize-prompt" => "--endpoint-type completions",
         "--custom-dataset-type" => {

@@ -27,6 +27,8 @@ mod datasets;
 mod health;
 #[path = "e2e/links.rs"]
 mod links;
+#[path = "e2e/markers.rs"]
+mod markers;
 #[path = "e2e/replay.rs"]
 mod replay;
 #[path = "e2e/server.rs"]
@@ -66,4 +68,4 @@ macro_rules! case_files {
     };
 }
 
-case_files! { commands files load replies refusals }
+case_files! { commands files load prompts replies refusals }

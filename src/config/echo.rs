@@ -209,6 +209,7 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--random-corpus-style", "prompts.random_corpus_style"),
     ("--prompt-corpus", "prompts.corpus"),
     ("--tokenize-prompt", "prompts.tokenize_prompt"),
+    ("--cache-bust", "prompts.cache_bust"),
     ("--system-prompt", "system_prompt"),
     ("--system-prompt-file", "system_prompt_file"),
     ("--prompt-prefix-pool-size", "prefix_prompts.pool_size"),
@@ -341,6 +342,12 @@ fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
+    sound_lists(settings, plan, &mut dataset);
+    dataset
+}
+
+/// Lists of numbers, which the settings have as texts.
+fn sound_lists(settings: &Settings, plan: &Plan, dataset: &mut Map<String, Value>) {
     if let Some(sounds) = &plan.dataset.prompts.media.sounds {
         for (flag, path, values) in [
             ("--audio-depths", "audio.depths", json!(sounds.depths)),
@@ -351,11 +358,10 @@ fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
             ),
         ] {
             if settings.given(flag) {
-                put(&mut dataset, path, values);
+                put(dataset, path, values);
             }
         }
     }
-    dataset
 }
 
 fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {

@@ -4,6 +4,7 @@
 //! leaves a value unchecked for a later room.
 
 mod affinity;
+mod cache_bust;
 mod calibrate;
 mod cancellation;
 mod data;
@@ -37,6 +38,7 @@ mod url_strategy;
 mod users;
 mod value;
 
+pub use cache_bust::CacheBust;
 pub use calibrate::CalibratePlan;
 pub use cancellation::CancellationPlan;
 pub use dialect::{DialectFacts, EndpointKind};

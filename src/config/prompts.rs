@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::cache_bust::{CacheBust, cache_bust};
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
@@ -20,6 +21,8 @@ pub struct PromptPlan {
     pub token_ids: bool,
     /// Pictures and sounds that go with them.
     pub media: MediaPlan,
+    /// A marker that keeps servers from answering out of a prefix cache.
+    pub cache_bust: Option<CacheBust>,
 }
 
 /// `--random-range-ratio`.
@@ -69,6 +72,7 @@ pub(super) fn prompts(
         style,
         token_ids,
         media: media(settings, kind, problems),
+        cache_bust: cache_bust(settings, kind, problems),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::clock::Nanos;
 use crate::config::{DatasetSource, Plan};
 use crate::tokenizer::Tokenizer;
 
+mod cache_bust;
 mod code;
 mod fit;
 mod fixed_schedule;
@@ -36,6 +37,7 @@ mod synthetic;
 mod token_ids;
 mod trace;
 
+pub use cache_bust::{MARKER_GAP, MARKER_ROOM, WARMUP_MARKER, session_marker};
 pub use format::entries;
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
@@ -178,6 +180,9 @@ pub enum DatasetError {
     /// A picture that is to be sent cannot be read.
     #[error("{0}")]
     Media(String),
+    /// A flag asks of the dataset what it cannot give.
+    #[error("{0}")]
+    Unfit(String),
     /// The plan asks for no conversations.
     #[error("--num-dataset-entries 0: give 1 or more")]
     NoEntries,
@@ -209,6 +214,9 @@ pub fn build(
         fixed_schedule::settle(schedule, &plan.dataset, &mut corpus)?;
     }
     media::add(&plan.dataset.prompts.media, &mut corpus, seed)?;
+    if let Some(target) = plan.dataset.prompts.cache_bust {
+        cache_bust::make_room(target, &mut corpus)?;
+    }
     if plan.dataset.prompts.token_ids {
         token_ids::replace_texts(&mut corpus, tokenizer);
     }

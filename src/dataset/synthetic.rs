@@ -8,13 +8,16 @@ use std::num::NonZero;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha12Rng;
 
+use super::cache_bust::marker_tokens;
 use super::fit::{Fitted, Fitter};
 use super::length;
 use super::pieces::Pieces;
 use super::random::RandomIds;
 use super::seed::{child_seed, numbered};
 use super::{ContextMode, Conversation, Corpus, DatasetError, Turn};
-use crate::config::{CorpusKind, Length, LengthPair, ModelSelection, Plan, SyntheticPlan};
+use crate::config::{
+    CacheBust, CorpusKind, Length, LengthPair, ModelSelection, Plan, SyntheticPlan,
+};
 use crate::tokenizer::Tokenizer;
 
 /// Most threads that make prompts.
@@ -174,6 +177,8 @@ struct Maker<'a> {
     words: Words<'a>,
     prefixes: Vec<String>,
     system: Option<String>,
+    /// Tokens of a session's marker, which comes with its first turn.
+    marker_tokens: usize,
     /// Turns of each conversation and the number of turns before it.
     turns: Vec<(u32, u64)>,
     misses: Misses,
@@ -222,6 +227,13 @@ impl<'a> Maker<'a> {
                 let mut generator = numbered(of("dataset.prompt.shared_system"), 0);
                 misses.take(words.text("", tokens, 0, &mut generator))
             });
+        let target = plan.dataset.prompts.cache_bust;
+        let marked = target.is_some_and(CacheBust::is_per_session);
+        let marker_tokens = if marked {
+            marker_tokens(words.fitter.tokenizer)
+        } else {
+            0
+        };
         let mut generator = numbered(of("composer.conversation.turn_count"), 0);
         let mut before = 0;
         let turns = (0..plan.dataset.entries)
@@ -237,6 +249,7 @@ impl<'a> Maker<'a> {
             words,
             prefixes,
             system: plan.dataset.system_prompt.clone().or(shared),
+            marker_tokens,
             turns,
             misses,
             streams: Streams {
@@ -300,8 +313,9 @@ impl<'a> Maker<'a> {
         let pair = (!synthetic.pairs.is_empty())
             .then(|| length::pick_pair(&synthetic.pairs, &mut generators.pairs));
         let input = pair.map_or(synthetic.input_tokens, |pair| pair.input);
-        // What the tokenizer or the chat template adds is part of the length asked for.
-        let taken = self.words.fitter.tokenizer.prompt_overhead() as f64;
+        // What the tokenizer or the chat template adds, and a marker, are part of the length asked for.
+        let marker = if turn == 0 { self.marker_tokens } else { 0 };
+        let taken = (self.words.fitter.tokenizer.prompt_overhead() + marker) as f64;
         let tokens = self.input_tokens(input, taken, &mut generators.length) as usize;
         let texts = (0..synthetic.batch_size.max(1))
             .map(|_| misses.take(self.text(turn, overall, tokens, generators)))

@@ -369,6 +369,69 @@ fn prefixes_come_from_the_pool_and_add_to_the_length_of_first_turns_only() {
 }
 
 #[test]
+fn markers_have_their_room_and_their_tokens() {
+    let gpt2 = ShippedTokenizer::new("gpt2").unwrap();
+    let cost = cache_bust::marker_tokens(&gpt2);
+    assert!((6..20).contains(&cost), "{cost}");
+    let mut shape = synthetic(60.0);
+    shape.turns = Length::constant(2.0);
+    let room = cache_bust::MARKER_ROOM;
+    for (target, system) in [
+        (CacheBust::SystemPrefix, None),
+        (CacheBust::SystemSuffix, Some("Be brief.")),
+        (CacheBust::FirstTurnPrefix, Some("Be brief.")),
+        (CacheBust::FirstTurnSuffix, None),
+    ] {
+        let mut plan = plan(shape.clone(), 5);
+        plan.dataset.system_prompt = system.map(str::to_owned);
+        plan.dataset.prompts.cache_bust = Some(target);
+        let (corpus, _) = built(&plan, 5);
+        for one in &corpus.conversations {
+            let (first, second) = (&one.turns[0].texts[0], &one.turns[1].texts[0]);
+            let system = one.system.as_deref();
+            let bare = match target {
+                CacheBust::SystemPrefix => {
+                    assert_eq!(system, Some(room));
+                    Some(first.as_str())
+                }
+                CacheBust::SystemSuffix => {
+                    assert_eq!(system, Some(format!("Be brief.\n\n{room}").as_str()));
+                    Some(first.as_str())
+                }
+                CacheBust::FirstTurnPrefix => first.strip_prefix(&format!("{room}\n\n")),
+                _ => first.strip_suffix(&format!("\n\n{room}")),
+            };
+            assert_eq!(count(bare.unwrap()), 60 - cost, "{target:?}");
+            assert_eq!(count(second), 60, "{target:?}");
+        }
+    }
+}
+
+#[test]
+fn room_for_a_marker_is_made_in_every_turn_that_stands_alone() {
+    let turn = |texts: &[&str]| Turn {
+        texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+        ..Turn::default()
+    };
+    let mut corpus = Corpus {
+        conversations: vec![Conversation {
+            turns: vec![turn(&["a", "b"]), turn(&[])],
+            context: ContextMode::SelfContained,
+            ..Conversation::default()
+        }],
+        ..Corpus::default()
+    };
+    cache_bust::make_room(CacheBust::FirstTurnPrefix, &mut corpus).unwrap();
+    let room = cache_bust::MARKER_ROOM;
+    let turns = &corpus.conversations[0].turns;
+    assert_eq!(turns[0].texts, [&format!("{room}\n\na"), "b"]);
+    assert_eq!(turns[1].texts, [room]);
+    corpus.conversations[0].turns[1].payload = Some("{}".into());
+    let error = cache_bust::make_room(CacheBust::FirstTurnPrefix, &mut corpus).unwrap_err();
+    assert!(error.to_string().starts_with("--cache-bust: "), "{error}");
+}
+
+#[test]
 fn a_verbatim_system_prompt_stays_as_it_is() {
     let mut plan = plan(synthetic(5.0), 2);
     plan.dataset.system_prompt = Some("Be brief.".to_owned());

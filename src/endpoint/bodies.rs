@@ -27,9 +27,16 @@ struct Known {
 }
 
 impl Bodies {
-    /// Renders all of them on every core of the process's mask.
+    /// As [`Bodies::take_all`], for who needs the corpus whole.
     #[must_use]
     pub fn render_all(api: &Api, corpus: &Corpus) -> Bodies {
+        Bodies::take_all(api, &mut corpus.clone())
+    }
+
+    /// Renders all of them on every core of the process's mask. Conversations whose bodies are all known let go of their contents, so that
+    /// a dataset is not kept twice.
+    #[must_use]
+    pub fn take_all(api: &Api, corpus: &mut Corpus) -> Bodies {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = corpus.conversations.len().div_ceil(threads).max(1);
         let mut bodies = vec![Known::default(); corpus.conversations.len()];
@@ -37,11 +44,14 @@ impl Bodies {
         let slot = slot.then(|| Slot::new(api)).flatten();
         let slot_of = slot.as_ref();
         std::thread::scope(|scope| {
-            let shares = corpus.conversations.chunks(share);
+            let shares = corpus.conversations.chunks_mut(share);
             for (conversations, places) in shares.zip(bodies.chunks_mut(share)) {
                 scope.spawn(move || {
-                    for (conversation, place) in conversations.iter().zip(places) {
+                    for (conversation, place) in conversations.iter_mut().zip(places) {
                         *place = render_known(api, slot_of, conversation);
+                        if place.turns.iter().all(Option::is_some) {
+                            conversation.forget_contents();
+                        }
                     }
                 });
             }

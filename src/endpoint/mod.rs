@@ -32,6 +32,7 @@ mod tests;
 mod translate;
 mod usage;
 mod usual;
+mod warmup_marker;
 
 pub use api::{Api, ApiError};
 pub use bodies::Bodies;
@@ -43,6 +44,7 @@ pub use live::History;
 pub use parse::{Chunks, Parsed};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
 pub use session_name::SessionName;
+pub use warmup_marker::insert_marker;
 
 /// What one reply object carried.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -151,6 +151,43 @@ fn replies_stand_between_the_turns() {
 }
 
 #[test]
+fn a_dataset_is_not_kept_twice() {
+    let media = |kind| crate::dataset::Media {
+        kind,
+        content: "http://h".into(),
+    };
+    let mut once = turn("a");
+    once.media = vec![
+        media(crate::dataset::MediaKind::Image),
+        media(crate::dataset::MediaKind::Audio),
+    ];
+    let known = Conversation {
+        turns: vec![once.clone()],
+        system: Some("s".to_owned()),
+        ..Conversation::default()
+    };
+    let live = Conversation {
+        turns: vec![turn("a"), turn("b")],
+        ..Conversation::default()
+    };
+    let mut corpus = crate::dataset::Corpus {
+        conversations: vec![known.clone(), live],
+        ..crate::dataset::Corpus::default()
+    };
+    let api = api(&plan(EndpointKind::Chat));
+    let all = Bodies::render_all(&api, &corpus);
+    let bodies = Bodies::take_all(&api, &mut corpus);
+    assert!(bodies.body(0, 0).is_some() && bodies.body(0, 0) == all.body(0, 0));
+    let [first, second] = corpus.conversations.as_slice() else {
+        panic!("two conversations")
+    };
+    assert!(first.turns[0].texts.is_empty() && first.system.is_none());
+    assert_eq!(first.turns[0].max_tokens, once.max_tokens);
+    assert_eq!(first.image_count(0), 1);
+    assert_eq!(second.turns[1].texts, ["b"]);
+}
+
+#[test]
 fn headers_stand_in_order_and_give_way_to_the_users() {
     let mut plan = plan(EndpointKind::Chat);
     plan.api_key = Some("k".to_owned());

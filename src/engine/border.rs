@@ -81,6 +81,10 @@ pub trait Workload {
     fn body(&self, conversation: u32, turn: u32) -> Option<Arc<[u8]>>;
     /// The body of a turn that needs `history`.
     fn live_body(&self, conversation: u32, turn: u32, history: &History) -> Arc<[u8]>;
+    /// `body` as request `id` sends it, where it differs from request to request. Asked for once, before a byte of the request is sent.
+    fn own_body(&self, _id: &RequestId, _body: &[u8]) -> Option<Arc<[u8]>> {
+        None
+    }
     /// Later turns of `conversation` need what the server said in earlier ones.
     fn needs_reply(&self, conversation: u32) -> bool;
     /// What reads such a reply while it comes, between what is due; `None` reads it at once when it has come.

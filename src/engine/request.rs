@@ -126,10 +126,12 @@ impl Engine {
         };
         let prepared = self.workload.body(session.conversation, session.turn);
         exchange.live_body = session.body.take().filter(|_| prepared.is_none());
-        let body_length = prepared
-            .as_ref()
-            .or(exchange.live_body.as_ref())
-            .map_or(0, |body| body.len());
+        let body = exchange.live_body.as_ref().or(prepared.as_ref());
+        let own = body.and_then(|body| self.workload.own_body(&exchange.id, body));
+        let body_length = own.as_ref().or(body).map_or(0, |body| body.len());
+        if own.is_some() {
+            exchange.live_body = own;
+        }
         exchange.request_body_bytes = body_length as u64;
         let (head, id) = (&mut exchange.request_head, &exchange.id);
         self.workload

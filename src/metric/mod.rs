@@ -13,6 +13,7 @@ mod counts;
 mod frame;
 mod gaps;
 pub mod health;
+mod images;
 pub mod lag;
 mod notes;
 pub mod quantile;

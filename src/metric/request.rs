@@ -11,6 +11,7 @@
 //!   first byte apart from the set-up, so `http_req_total`, still the sum of the parts, counts every moment once.
 
 use super::by_token::time_per_output_token;
+use super::images::images;
 use super::lag::lag;
 use super::registry::METRICS;
 use super::spacing::{gaps, spread, tokens_per_chunk};
@@ -79,6 +80,7 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
     }
     tokens(record, latency, &mut one);
     input_beside(record, context, &mut one);
+    images(record, latency, &mut one);
     usage(record, context, &mut one);
     trace(record, &mut one);
     if context.streaming && record.streamed && record.chunks.len() > 1 {

@@ -101,6 +101,7 @@ impl Interpreter {
             chunks,
             events: events(&reading),
             tokens: self.tokens(exchange, &reading),
+            image_count: self.image_count(exchange),
             usage: reading.usage,
             first_chunk_tokens: reading.first_chunk_tokens,
             done_seen: reading.done_seen,
@@ -114,6 +115,13 @@ impl Interpreter {
             finish_reason: reading.finish_reason.take(),
             text: keep_text.then_some(reading.text),
         }
+    }
+
+    fn image_count(&self, exchange: &Exchange) -> u32 {
+        let id = exchange.id;
+        let conversations = &self.corpus.conversations;
+        let conversation = conversations.get(id.conversation as usize);
+        conversation.map_or(0, |conversation| conversation.image_count(id.turn as usize))
     }
 
     fn tokens(&mut self, exchange: &Exchange, reading: &Reading) -> TokenCounts {

@@ -14,6 +14,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use crate::clock::{Calibration, Tick};
+use crate::config::CacheBust;
+use crate::dataset::WARMUP_MARKER;
 use crate::record::{Exchange, Record, ReplyEvent};
 use crate::report::records::{LineFile, PhaseTag, metadata, record_error};
 use crate::report::{ReportError, redact};
@@ -22,6 +24,7 @@ use crate::report::{ReportError, redact};
 #[derive(Debug)]
 pub struct RawWriter {
     lines: LineFile,
+    cache_bust: Option<CacheBust>,
 }
 
 #[derive(Serialize)]
@@ -35,6 +38,10 @@ struct Line<'a> {
     payload: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_bust_marker: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_bust_target: Option<&'static str>,
     stamps: Map<String, Value>,
     reads: Vec<ReadLine>,
 }
@@ -58,7 +65,14 @@ impl RawWriter {
     pub fn create(path: &Path) -> Result<RawWriter, ReportError> {
         Ok(RawWriter {
             lines: LineFile::create(path)?,
+            cache_bust: None,
         })
+    }
+
+    /// Bodies have markers against prefix caches, which each line then names.
+    #[must_use]
+    pub fn marked(self, cache_bust: Option<CacheBust>) -> RawWriter {
+        RawWriter { cache_bust, ..self }
     }
 
     /// Adds one exchange; `body` is the request body that was sent.
@@ -70,6 +84,7 @@ impl RawWriter {
         calibration: &Calibration,
         phase: &PhaseTag,
     ) -> Result<(), ReportError> {
+        let marker = self.cache_bust.and_then(|target| marker(target, body));
         self.lines.push(&Line {
             metadata: metadata(record, phase),
             start_perf_ns: record.monotonic_start_ns,
@@ -78,6 +93,8 @@ impl RawWriter {
             responses: &responses(exchange, record, calibration),
             payload: payload(body),
             error: record_error(record),
+            cache_bust_marker: marker,
+            cache_bust_target: marker.and(self.cache_bust).map(CacheBust::name),
             stamps: stamps(exchange, calibration),
             reads: reads(exchange, &record.events, calibration),
         })
@@ -87,6 +104,19 @@ impl RawWriter {
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.lines.flush()
     }
+}
+
+/// The marker in a body.
+fn marker(target: CacheBust, body: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(body).ok()?;
+    let begin = if target.is_per_session() {
+        "[rid:"
+    } else {
+        WARMUP_MARKER
+    };
+    let from = text.find(begin)?;
+    let length = text[from..].find(']')? + 1;
+    Some(&text[from..from + length])
 }
 
 /// The body as it was, when it is JSON on one line; compacted when it has line ends; as a string when it is no JSON.

@@ -17,6 +17,7 @@ mod cores;
 mod finish;
 mod gate;
 mod machine;
+mod marks;
 mod prepare;
 mod queue;
 mod ready;

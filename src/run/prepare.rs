@@ -21,6 +21,7 @@ use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
 use super::RunError;
+use super::marks::Marks;
 use super::tls;
 use super::workload::Material;
 
@@ -55,14 +56,15 @@ impl Prepared {
             .map(resolve)
             .collect::<Result<Vec<_>, _>>()?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
-        let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
+        let (mut corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
         check_users(&plan, &corpus)?;
         let timeline = Arc::new(Timeline::new(corpus.begins()));
-        let bodies = Arc::new(Bodies::render_all(&api, &corpus));
+        let bodies = Arc::new(Bodies::take_all(&api, &mut corpus));
         let headers = HeaderTemplate::new(&api);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
         Ok(Prepared {
             material: Arc::new(Material {
+                marks: Marks::of(&plan),
                 plan,
                 api,
                 corpus,

@@ -126,7 +126,8 @@ impl Recorder {
             )?);
         }
         if plan.output.level >= ExportLevel::Raw {
-            files.raw = Some(RawWriter::create(&names.raw())?);
+            let raw = RawWriter::create(&names.raw())?;
+            files.raw = Some(raw.marked(plan.dataset.prompts.cache_bust));
         }
         if plan.output.outputs_json {
             files.outputs = Some(OutputsWriter::create(&names.outputs())?);

@@ -13,6 +13,8 @@ use crate::record::{Exchange, ReplyReader, RequestId, reply_of};
 use crate::schedule::Timeline;
 use crate::wire::write_request_head;
 
+use super::marks::Marks;
+
 /// What every worker reads and none writes.
 pub(super) struct Material {
     /// The plan.
@@ -23,6 +25,8 @@ pub(super) struct Material {
     pub(super) corpus: Arc<Corpus>,
     /// Their bodies.
     pub(super) bodies: Arc<Bodies>,
+    /// What marks the bodies.
+    pub(super) marks: Option<Marks>,
     /// Header fields.
     pub(super) headers: HeaderTemplate,
     /// When conversations begin, with a fixed schedule.
@@ -93,6 +97,10 @@ impl Workload for CorpusWorkload {
         let of = &material.corpus.conversations[conversation as usize];
         let number = (conversation, of);
         material.bodies.live(&material.api, number, turn, history)
+    }
+
+    fn own_body(&self, id: &RequestId, body: &[u8]) -> Option<Arc<[u8]>> {
+        self.material.marks.as_ref()?.marked(id, body)
     }
 
     fn needs_reply(&self, conversation: u32) -> bool {

@@ -25,7 +25,10 @@ pub const SHIPPED: [&str; 8] = [
 /// is a panic there. Longer texts are cut where no token can reach across.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Words whose counts are remembered, and the most bytes of one: some megabytes in all.
+/// Threads that can count at once, each with a memory of its own.
+const MEMORIES: usize = 64;
+
+/// Words whose counts are remembered, and the most bytes of one: some megabytes for each thread.
 const WORDS_MOST: usize = 1 << 16;
 
 /// See [`WORDS_MOST`].
@@ -38,7 +41,7 @@ pub struct ShippedTokenizer {
     vocabulary_size: u32,
     /// Tokens of words seen in [`Tokenizer::count`]: replies say the same words over and over, and a look-up costs a tenth of
     /// cutting and encoding them anew.
-    words: Mutex<HashMap<Box<str>, usize>>,
+    words: [Mutex<HashMap<Box<str>, usize>>; MEMORIES],
 }
 
 impl ShippedTokenizer {
@@ -60,7 +63,7 @@ impl ShippedTokenizer {
             name,
             encoding,
             vocabulary_size,
-            words: Mutex::default(),
+            words: std::array::from_fn(|_| Mutex::default()),
         })
     }
 
@@ -105,10 +108,10 @@ impl Tokenizer for ShippedTokenizer {
     }
 
     fn count(&self, text: &str) -> usize {
-        // Two threads that count at once do not wait for each other.
-        match self.words.try_lock() {
-            Ok(mut words) => self.count_with(&mut words, text),
-            Err(_) => self.encode(text).len(),
+        // Threads that count at once do not wait for each other.
+        match self.words.iter().find_map(|words| words.try_lock().ok()) {
+            Some(mut words) => self.count_with(&mut words, text),
+            None => self.encode(text).len(),
         }
     }
 

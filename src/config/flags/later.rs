@@ -37,9 +37,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
     }
-    Later "cache-busting markers are planned; use --prompt-corpus random for prompts that share nothing" {
-        ["--cache-bust"] Text;
-    }
     Later "rankings endpoints are planned; chat and completions work" {
         ["--rankings-passages-mean"] Text;
         ["--rankings-passages-stddev"] Text;

@@ -3,6 +3,7 @@
 //! In: nothing. Out: rows of the flag table. Never: a flag that is read but has no effect, except the few whose help says that
 //! they state what is so anyway.
 
+use super::super::cache_bust::TARGETS as CACHE_BUST_TARGETS;
 use super::{Flag, Kind::*, MOST, Status, working_table};
 
 /// Names of rate patterns; `concurrency_burst` is what runs without a rate, and at a rate means `poisson`, as in AIPerf.
@@ -216,6 +217,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--tokenize-prompt"] Switch, "", "Completions: send prompts as token ids, so that the server's tokenizer changes no length.";
         ["--system-prompt"] Text, "", "System message, word for word.";
         ["--system-prompt-file"] Path, "", "File with the system message.";
+        ["--cache-bust"] Choice(CACHE_BUST_TARGETS), "none", "Mark prompts so that a server's prefix cache holds none of them: each session's, or those of the warmup.";
         ["--prompt-prefix-pool-size", "--prefix-prompt-pool-size", "--num-prefix-prompts"] Integer(0, 1 << 24), "0", "Number of random prefixes.";
         ["--prompt-prefix-length", "--prefix-prompt-length"] Integer(0, 1 << 24), "0", "Tokens in each prefix.";
         ["--shared-system-prompt-length"] Integer(1, 1 << 24), "", "Tokens of one made-up system message shared by all conversations.";

@@ -9,11 +9,13 @@ mod sound;
 use std::num::NonZero;
 use std::sync::Mutex;
 
+use serde_json::Value;
+
 pub(super) use fields::take;
 
 use self::image::Pictures;
 use self::sound::Sounds;
-use super::{Corpus, DatasetError, Media, MediaKind, Turn};
+use super::{ContextMode, Conversation, Corpus, DatasetError, Media, MediaKind, Turn};
 use crate::config::MediaPlan;
 
 /// Adds to every turn what `plan` asks for. The same seed gives the same bytes, for any number of threads.
@@ -60,6 +62,50 @@ fn add_with_threads(
         Ok(Some(error)) => Err(error),
         _ => Ok(()),
     }
+}
+
+impl Conversation {
+    /// Pictures in the request of turn `turn`: its own, and those of the turns before it that its history holds. Of messages that a dataset
+    /// has of its own, the content parts that are pictures; whole bodies are not looked into.
+    #[must_use]
+    pub fn image_count(&self, turn: usize) -> u32 {
+        let end = self.turns.len().min(turn + 1);
+        let begin = match self.context {
+            ContextMode::SelfContained => end.saturating_sub(1),
+            _ => 0,
+        };
+        let count: usize = self.turns[begin..end].iter().map(pictures_of).sum();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Lets go of what only bodies are made from, once those of all turns are made. The number of pictures stays.
+    pub fn forget_contents(&mut self) {
+        self.system = None;
+        self.user_context = None;
+        for turn in &mut self.turns {
+            let picture = Media {
+                kind: MediaKind::Image,
+                content: "".into(),
+            };
+            turn.media = vec![picture; pictures_of(turn)];
+            turn.texts = Vec::new();
+            turn.token_ids = Vec::new();
+            turn.messages = Vec::new();
+            turn.tools = None;
+            turn.payload = None;
+        }
+    }
+}
+
+fn pictures_of(turn: &Turn) -> usize {
+    let media = turn.media.iter();
+    let own = media.filter(|media| media.kind == MediaKind::Image).count();
+    let contents = turn.messages.iter().map(|message| &message["content"]);
+    let parts = contents.filter_map(Value::as_array).flatten();
+    let kinds = parts.filter_map(|part| part["type"].as_str());
+    own + kinds
+        .filter(|kind| ["image_url", "input_image", "image"].contains(kind))
+        .count()
 }
 
 /// Makes media.

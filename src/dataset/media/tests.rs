@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{ImageFormat, ImageOrder, ImagePlan, ImageSource, Length, SoundPlan};
-use crate::dataset::Conversation;
 use base64::prelude::{BASE64_STANDARD, Engine};
 
 fn images() -> ImagePlan {
@@ -396,4 +395,31 @@ fn wrong_media_are_named_by_field() {
         let error = taken(fields).unwrap_err();
         assert!(error.contains(wanted), "{shown}: {error}");
     }
+}
+
+#[test]
+fn pictures_are_counted_with_the_history_that_is_sent() {
+    let turn = |count: usize| Turn {
+        media: [MediaKind::Image, MediaKind::Audio]
+            .into_iter()
+            .flat_map(|kind| std::iter::repeat_n(kind, count))
+            .map(|kind| Media {
+                kind,
+                content: "http://h".into(),
+            })
+            .collect(),
+        ..Turn::default()
+    };
+    let mut conversation = Conversation {
+        turns: vec![turn(2), turn(0), turn(3)],
+        ..Conversation::default()
+    };
+    conversation.turns[1].messages = vec![
+        json!({"role": "user", "content": "a"}),
+        json!({"role": "user", "content": [{"type": "text"}, {"type": "image_url"}]}),
+    ];
+    let counts = |c: &Conversation| [0, 1, 2, 3].map(|turn| c.image_count(turn));
+    assert_eq!(counts(&conversation), [2, 3, 6, 6]);
+    conversation.context = ContextMode::SelfContained;
+    assert_eq!(counts(&conversation), [2, 1, 3, 3]);
 }

@@ -143,8 +143,8 @@ fn bad_lines_are_named_with_their_field() {
         ),
         (r#"{"text": "a", "extra": []}"#, "field extra"),
         (
-            r#"{"text": "a", "image": "x.png"}"#,
-            "field image: \"x.png\" is no URL",
+            r#"{"text": "a", "image": "no/x.png"}"#,
+            "field image: \"no/x.png\" is no URL",
         ),
         (r#"{"audios": []}"#, "give text or texts, or media"),
         (
@@ -203,4 +203,29 @@ proptest! {
             prop_assert_eq!(corpus.conversations[0].turns.len(), 1);
         }
     }
+}
+
+#[test]
+fn media_stand_beside_texts_or_alone() {
+    let (corpus, notes) = parsed(
+        "{\"text\": \"a\", \"image\": \"http://h/1\", \"audio\": \"wav,AA==\"}\n{\"images\": [\"http://h/2\", \"http://h/3\"]}\n",
+    )
+    .unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    let shown: Vec<(usize, Vec<&str>)> = corpus
+        .conversations
+        .iter()
+        .map(|one| {
+            let turn = &one.turns[0];
+            let media = turn.media.iter().map(|media| &*media.content);
+            (turn.texts.len(), media.collect())
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (1, vec!["http://h/1", "wav,AA=="]),
+            (0, vec!["http://h/2", "http://h/3"])
+        ]
+    );
 }
