@@ -10,7 +10,7 @@ use crate::config::*;
 use crate::tokenizer::{JsonTokenizer, ShippedTokenizer};
 
 /// A plan whose dataset part matters only.
-fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
+pub(super) fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
     Plan {
         models: vec!["first".to_owned(), "second".to_owned()],
         model_selection: ModelSelection::RoundRobin,
@@ -68,7 +68,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
     }
 }
 
-fn synthetic(tokens: f64) -> SyntheticPlan {
+pub(super) fn synthetic(tokens: f64) -> SyntheticPlan {
     SyntheticPlan {
         input_tokens: Length::constant(tokens),
         pairs: Vec::new(),

@@ -26,6 +26,7 @@ mod phase;
 mod prefill;
 mod request;
 mod tls;
+mod unsent;
 
 pub use arrived::Arrived;
 pub use border::{Control, Counts, Setup, Sink, Stop, Target, TlsTarget, Workload};

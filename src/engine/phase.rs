@@ -48,6 +48,8 @@ pub(super) struct Running {
     blocked: bool,
     /// When the last turn became ready.
     ripened: Tick,
+    /// Turns that were waited for at the end and not due before it, with those behind them.
+    pub(super) not_due: u64,
 }
 
 /// A turn in its think time.
@@ -142,6 +144,7 @@ impl Running {
             cut: false,
             blocked: false,
             ripened: Tick(0),
+            not_due: 0,
             schedule,
         }
     }
@@ -187,6 +190,12 @@ impl Running {
             self.ripened = turn.due;
             self.ready.push_back(turn.session);
         }
+    }
+
+    /// Sessions whose next turn is due at `at` or later.
+    pub(super) fn due_from(&self, at: Tick) -> impl Iterator<Item = &Session> {
+        let late = self.waiting.iter().filter(move |turn| turn.0.due >= at);
+        late.map(|turn| &turn.0.session)
     }
 
     /// Takes out the sessions that wait for a turn.
@@ -315,6 +324,7 @@ impl Engine {
 
     /// Sessions that wait for a turn that will not come end here, and connections of their own with them.
     fn drop_waiting(&mut self, now: Tick) {
+        self.note_not_due();
         for session in self.phases.running().take_waiting() {
             self.phases.running().schedule.session_ended(now);
             if let Some(conn) = session.own_connection() {
@@ -333,23 +343,6 @@ impl Engine {
         self.phases.used += running.schedule.session_numbers();
         self.phases.next_send = Tick::NEVER;
         self.phases.index += 1;
-    }
-
-    /// What `running`, which is over, was to send and has not.
-    pub(super) fn count_unsent(&mut self, running: &Running, now: Tick) {
-        let counts = running.schedule.counts();
-        let by_requests = self.setup.phases[self.phases.index].stop.requests.is_some();
-        let done = if by_requests {
-            counts.sent_requests
-        } else {
-            counts.started_sessions
-        };
-        self.counts.skipped += counts.skipped;
-        self.counts.unsent += match counts.planned {
-            Some(planned) if by_requests => planned.saturating_sub(done + counts.skipped),
-            Some(planned) => planned.saturating_sub(done),
-            None => running.schedule.unsent_arrivals(now),
-        };
     }
 
     /// Announces that this worker is ready, and starts the phase when all are.

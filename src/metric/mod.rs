@@ -15,6 +15,7 @@ pub mod lag;
 mod notes;
 pub mod quantile;
 pub mod registry;
+mod replay;
 pub mod request;
 mod run;
 mod sent;

@@ -19,6 +19,8 @@ use tokenring::record::Exchange;
 use tokenring::schedule::{Shard, url_order};
 use tokenring::wire::Limits;
 
+use crate::traces::Trace;
+
 pub(crate) const MILLI: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MILLI;
 
@@ -33,6 +35,8 @@ pub(crate) struct Bench {
     pub(crate) url_weights: Option<Vec<u32>>,
     pub(crate) workers: usize,
     pub(crate) words: Words,
+    /// Plays this instead of conversations made up from `words`, whose bodies it says.
+    pub(crate) trace: Option<Arc<Trace>>,
     pub(crate) seed: u64,
 }
 
@@ -93,6 +97,7 @@ impl Bench {
                 live: false,
                 body_bytes: 100,
             },
+            trace: None,
             seed: 1,
         }
     }
@@ -122,7 +127,7 @@ impl Bench {
             used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
         });
         prepare(&mut simulation, &conductor);
-        let words = self.words;
+        let (words, trace) = (self.words, self.trace);
         let strategy = match self.url_weights {
             Some(weights) => UrlStrategy::Weighted(weights),
             None => UrlStrategy::RoundRobin,
@@ -148,7 +153,11 @@ impl Bench {
             };
             let sink = Box::new(kept.collector());
             let control: Arc<dyn Control> = conductor.clone();
-            Engine::new(Arc::clone(&setup), Box::new(words), sink, control, shard)
+            let workload: Box<dyn Workload> = match &trace {
+                Some(trace) => Box::new(trace.workload(words)),
+                None => Box::new(words),
+            };
+            Engine::new(Arc::clone(&setup), workload, sink, control, shard)
         });
         let outcome = simulation.run(engines.collect());
         let counts = outcome.engines.iter().map(|e| *e.counts());

@@ -11,7 +11,7 @@ mod synthesis;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -35,6 +35,31 @@ pub(super) struct Asked {
     tokens: u32,
     /// What its beginning is; each stands for a block of tokens.
     ids: Vec<u64>,
+}
+
+impl Asked {
+    /// What is wrong with the ids; `sizes` are those of all ids so far.
+    fn misfit(&self, block: u32, sizes: &mut HashMap<u64, u32>) -> Option<String> {
+        let mut left = self.tokens;
+        for &id in &self.ids {
+            if left == 0 {
+                return Some(format!(
+                    "{} ids of {block} tokens are more than the input_length {}; give fewer, or --isl-block-size",
+                    self.ids.len(),
+                    self.tokens
+                ));
+            }
+            let size = left.min(block);
+            left -= size;
+            let known = *sizes.entry(id).or_insert(size);
+            if known != size {
+                return Some(format!(
+                    "{id} stands for {size} tokens here and for {known} in an earlier line; give each length an id of its own, or --isl-block-size"
+                ));
+            }
+        }
+        None
+    }
 }
 
 /// What is kept of a trace's lines beside the conversations that they make.
@@ -185,29 +210,25 @@ impl Trace {
         }
     }
 
-    /// All but the last block are whole, so that a line of more ids than its length holds is wrong, or the size of a block is.
+    /// All but a line's last block are whole, and an id stands for one text of one length, as in AIPerf: else the trace is wrong, or the size of a
+    /// block is.
     fn check_blocks(&self, making: &Making<'_>) -> Result<(), DatasetError> {
-        let size = u64::from(making.block_tokens);
-        let wrong = self.asked.iter().filter(|asked| {
-            let whole = (asked.ids.len() as u64).saturating_sub(1);
-            whole > 0 && whole.saturating_mul(size) >= u64::from(asked.tokens)
-        });
-        let sentences: Vec<String> = wrong
-            .take(lines::BAD_LINES_MAX)
-            .map(|asked| {
-                format!(
-                    "{}:{}: field hash_ids: {} ids of {size} tokens are more than the input_length {}; give fewer, or --isl-block-size",
-                    making.path.display(),
-                    asked.line,
-                    asked.ids.len(),
-                    asked.tokens
-                )
-            })
-            .collect();
-        if sentences.is_empty() {
+        let block = making.block_tokens;
+        let mut wrong = Vec::new();
+        let mut sizes: HashMap<u64, u32> = HashMap::new();
+        for asked in &self.asked {
+            if let Some(sentence) = asked.misfit(block, &mut sizes) {
+                let path = making.path.display();
+                wrong.push(format!("{path}:{}: field hash_ids: {sentence}", asked.line));
+            }
+            if wrong.len() == lines::BAD_LINES_MAX {
+                break;
+            }
+        }
+        if wrong.is_empty() {
             Ok(())
         } else {
-            Err(DatasetError::Lines(sentences))
+            Err(DatasetError::Lines(wrong))
         }
     }
 
