@@ -66,6 +66,10 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
         format!("tokenizer: {:?}", plan.tokenizer),
         format!("source: {:?}", plan.dataset.source),
         format!(
+            "schedule: {:?} {:?}",
+            plan.dataset.fixed_schedule, plan.dataset.trace
+        ),
+        format!(
             "dataset: {} entries {:?} output {:?} system {:?}",
             plan.dataset.entries,
             plan.dataset.sampling,
@@ -229,6 +233,15 @@ fn company(flag: &Flag) -> Vec<String> {
         "--prompt-input-tokens-block-size" => {
             "--custom-dataset-type mooncake_trace --input-file tests/cli/traces.jsonl"
         }
+        "--ignore-trace-delays"
+        | "--synthesis-speedup-ratio"
+        | "--synthesis-prefix-len-multiplier"
+        | "--synthesis-prefix-root-multiplier"
+        | "--synthesis-prompt-len-multiplier"
+        | "--synthesis-output-len-multiplier"
+        | "--synthesis-max-isl"
+        | "--synthesis-max-osl"
+        | "--inter-turn-delay-cap-seconds" => "--input-file tests/cli/traces.jsonl",
         "--fixed-schedule" => "--input-file tests/cli/traces.jsonl",
         "--fixed-schedule-auto-offset"
         | "--fixed-schedule-start-offset"

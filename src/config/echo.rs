@@ -293,11 +293,7 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
     let mut dataset = Map::new();
     let source = match plan.dataset.source {
         DatasetSource::Synthetic(_) => "synthetic",
-        DatasetSource::SingleTurn { .. }
-        | DatasetSource::MultiTurn { .. }
-        | DatasetSource::MooncakeTrace { .. }
-        | DatasetSource::BailianTrace { .. }
-        | DatasetSource::BurstGptTrace { .. } => "file",
+        _ => "file",
     };
     dataset.insert("name".to_owned(), json!("main"));
     dataset.insert("type".to_owned(), json!(source));

@@ -242,17 +242,6 @@ impl DatasetSource {
             | DatasetSource::BurstGptTrace { path } => Some(path),
         }
     }
-
-    /// It is a recorded load.
-    #[must_use]
-    pub fn is_trace(&self) -> bool {
-        matches!(
-            self,
-            DatasetSource::MooncakeTrace { .. }
-                | DatasetSource::BailianTrace { .. }
-                | DatasetSource::BurstGptTrace { .. }
-        )
-    }
 }
 
 /// A synthetic dataset.

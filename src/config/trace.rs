@@ -53,6 +53,19 @@ impl TracePlan {
     }
 }
 
+impl DatasetSource {
+    /// It is a recorded load.
+    #[must_use]
+    pub fn is_trace(&self) -> bool {
+        matches!(
+            self,
+            DatasetSource::MooncakeTrace { .. }
+                | DatasetSource::BailianTrace { .. }
+                | DatasetSource::BurstGptTrace { .. }
+        )
+    }
+}
+
 const SPEEDUP: &str = "--synthesis-speedup-ratio";
 const INPUT_MOST: &str = "--synthesis-max-isl";
 const OUTPUT_MOST: &str = "--synthesis-max-osl";

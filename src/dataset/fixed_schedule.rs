@@ -54,8 +54,9 @@ pub(super) fn settle(
         Err(DatasetError::Schedule(format!("{file}{place}: {sentence}")))
     };
     let turns = || corpus.conversations.iter().flat_map(|c| &c.turns);
-    // A trace is without what lies outside the offsets already, and may be empty.
-    if turns().next().is_some() && turns().all(|turn| turn.timestamp_ms.is_none()) {
+    // A trace is without what lies outside the offsets already: it may be empty, or have had timestamps there.
+    let narrowed = schedule.start_ms.or(schedule.end_ms).is_some();
+    if !narrowed && turns().next().is_some() && turns().all(|turn| turn.timestamp_ms.is_none()) {
         return refused(
             turns().next().map_or(0, |turn| turn.line),
             "neither this nor a later line has a timestamp; give a file whose first turns have a field timestamp in milliseconds, or use \

@@ -216,11 +216,11 @@ fn what_a_deadline_leaves_of_a_trace_is_counted_if_it_was_due() {
                 let before = place
                     .1
                     .checked_sub(1)
-                    .and_then(|turn| turns.get(&(number, turn)));
+                    .and_then(|turn| turns.get(&(number, turn)).copied());
                 let known = match (turn, before) {
                     (When::At(at), _) => Some(played.starts[0].plus(at.0)),
                     (When::After(_), Some(before)) if before.outcome == Outcome::Success => {
-                        Some(due(&trace, place, played.starts[0], before.copied()))
+                        Some(due(&trace, place, played.starts[0], before))
                     }
                     (When::After(_), _) => None,
                 };

@@ -93,7 +93,7 @@ impl Trace {
             let root = of(&link);
             match conversations.last_mut() {
                 Some(session) if before == Some(root) => {
-                    session.turns.append(&mut conversation.turns)
+                    session.turns.append(&mut conversation.turns);
                 }
                 _ => {
                     conversation.id = root.to_string();

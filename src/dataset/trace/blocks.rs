@@ -134,7 +134,7 @@ impl<'a> Blocks<'a> {
                 .chunks(share)
                 .map(|chunk| scope.spawn(move || make(chunk)))
                 .collect();
-            let joined = workers.into_iter().map(|one| one.join());
+            let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
             joined.map(Result::unwrap_or_default).collect()
         });
         self.kept.extend(made.into_iter().flatten());

@@ -144,112 +144,114 @@ fn a_block_follows_from_the_file_the_seed_and_the_id() {
     );
 }
 
+/// Format, lines, and what is said of them.
+const WRONG: &[(&str, &str, &str)] = &[
+    (
+        "",
+        r#"{"timestamp": 0}"#,
+        "F:1: field input_length: missing; give one of input_length, text_input, messages, payload",
+    ),
+    (
+        "",
+        r#"{"input_length": 5, "payload": {"a": 1}}"#,
+        "F:1: fields input_length and payload: give one of them, not both",
+    ),
+    (
+        "",
+        r#"{"text_input": "a", "messages": [{"role": "user"}]}"#,
+        "F:1: fields text_input and messages: give one",
+    ),
+    (
+        "",
+        r#"{"text_input": "a", "hash_ids": [1]}"#,
+        "F:1: field hash_ids: needs input_length, not text_input",
+    ),
+    (
+        "",
+        r#"{"input_length": 5, "tools": [{}]}"#,
+        "F:1: field tools: needs messages, not input_length",
+    ),
+    (
+        "",
+        r#"{"messages": []}"#,
+        "F:1: field messages: [] is not a list of at least one message",
+    ),
+    (
+        "",
+        r#"{"messages": [{"content": "a"}]}"#,
+        "F:1: field messages: {\"content\":\"a\"} has no role",
+    ),
+    (
+        "",
+        r#"{"messages": [{"role": "user"}], "tools": []}"#,
+        "F:1: field tools: [] is not a list of at least one tool",
+    ),
+    (
+        "",
+        r#"{"payload": {}}"#,
+        "F:1: field payload: {} is not an object with at least one field",
+    ),
+    (
+        "",
+        r#"{"input_length": 0}"#,
+        "F:1: field input_length: 0 is not a whole number from 1",
+    ),
+    (
+        "",
+        r#"{"input_length": 5, "hash_ids": ["a"]}"#,
+        "F:1: field hash_ids: [\"a\"] is not a list of whole numbers",
+    ),
+    (
+        "",
+        "{\"input_length\": 32, \"hash_ids\": [1, 2]}\n{\"input_length\": 20, \"hash_ids\": [1, 2]}",
+        "F:2: field hash_ids: 2 stands for 4 tokens here and for 16 in an earlier line",
+    ),
+    (
+        "",
+        r#"{"input_length": 32, "hash_ids": [1, 2, 3]}"#,
+        "F:1: field hash_ids: 3 ids of 16 tokens are more than the input_length 32",
+    ),
+    (
+        "",
+        "{\"session_id\": \"s\", \"payload\": {\"a\": 1}}\n{\"session_id\": \"s\", \"input_length\": 5}",
+        "F:2: field session_id: session \"s\" begins with payload and goes on with input_length or text_input",
+    ),
+    (
+        "bailian",
+        r#"{"chat_id": 1, "timestamp": 0, "output_length": 5}"#,
+        "F:1: field input_length: missing",
+    ),
+    (
+        "bailian",
+        r#"{"chat_id": 1, "timestamp": "0", "input_length": 5, "output_length": 5}"#,
+        "F:1: field timestamp: \"0\" is not a number of seconds",
+    ),
+    (
+        "bailian",
+        r#"{"timestamp": 0, "input_length": 5, "output_length": 5}"#,
+        "F:1: field chat_id: missing; give a whole number",
+    ),
+    (
+        "bailian",
+        r#"{"chat_id": 1.5, "timestamp": 0, "input_length": 5, "output_length": 5}"#,
+        "F:1: field chat_id: 1.5 is not a whole number",
+    ),
+    (
+        "burst",
+        "Timestamp,Request tokens\n1,2\n",
+        "F:1: column Response tokens: missing",
+    ),
+    (
+        "burst",
+        "Timestamp,Request tokens,Response tokens\n1,x,2\n",
+        "no entries",
+    ),
+];
+
 #[test]
 fn wrong_lines_name_their_fields() {
-    let cases: &[(&str, &str, &str)] = &[
-        (
-            "",
-            r#"{"timestamp": 0}"#,
-            "F:1: field input_length: missing; give one of input_length, text_input, messages, payload",
-        ),
-        (
-            "",
-            r#"{"input_length": 5, "payload": {"a": 1}}"#,
-            "F:1: fields input_length and payload: give one of them, not both",
-        ),
-        (
-            "",
-            r#"{"text_input": "a", "messages": [{"role": "user"}]}"#,
-            "F:1: fields text_input and messages: give one",
-        ),
-        (
-            "",
-            r#"{"text_input": "a", "hash_ids": [1]}"#,
-            "F:1: field hash_ids: needs input_length, not text_input",
-        ),
-        (
-            "",
-            r#"{"input_length": 5, "tools": [{}]}"#,
-            "F:1: field tools: needs messages, not input_length",
-        ),
-        (
-            "",
-            r#"{"messages": []}"#,
-            "F:1: field messages: [] is not a list of at least one message",
-        ),
-        (
-            "",
-            r#"{"messages": [{"content": "a"}]}"#,
-            "F:1: field messages: {\"content\":\"a\"} has no role",
-        ),
-        (
-            "",
-            r#"{"messages": [{"role": "user"}], "tools": []}"#,
-            "F:1: field tools: [] is not a list of at least one tool",
-        ),
-        (
-            "",
-            r#"{"payload": {}}"#,
-            "F:1: field payload: {} is not an object with at least one field",
-        ),
-        (
-            "",
-            r#"{"input_length": 0}"#,
-            "F:1: field input_length: 0 is not a whole number from 1",
-        ),
-        (
-            "",
-            r#"{"input_length": 5, "hash_ids": ["a"]}"#,
-            "F:1: field hash_ids: [\"a\"] is not a list of whole numbers",
-        ),
-        (
-            "",
-            "{\"input_length\": 32, \"hash_ids\": [1, 2]}\n{\"input_length\": 20, \"hash_ids\": [1, 2]}",
-            "F:2: field hash_ids: 2 stands for 4 tokens here and for 16 in an earlier line",
-        ),
-        (
-            "",
-            r#"{"input_length": 32, "hash_ids": [1, 2, 3]}"#,
-            "F:1: field hash_ids: 3 ids of 16 tokens are more than the input_length 32",
-        ),
-        (
-            "",
-            "{\"session_id\": \"s\", \"payload\": {\"a\": 1}}\n{\"session_id\": \"s\", \"input_length\": 5}",
-            "F:2: field session_id: session \"s\" begins with payload and goes on with input_length or text_input",
-        ),
-        (
-            "bailian",
-            r#"{"chat_id": 1, "timestamp": 0, "output_length": 5}"#,
-            "F:1: field input_length: missing",
-        ),
-        (
-            "bailian",
-            r#"{"chat_id": 1, "timestamp": "0", "input_length": 5, "output_length": 5}"#,
-            "F:1: field timestamp: \"0\" is not a number of seconds",
-        ),
-        (
-            "bailian",
-            r#"{"timestamp": 0, "input_length": 5, "output_length": 5}"#,
-            "F:1: field chat_id: missing; give a whole number",
-        ),
-        (
-            "bailian",
-            r#"{"chat_id": 1.5, "timestamp": 0, "input_length": 5, "output_length": 5}"#,
-            "F:1: field chat_id: 1.5 is not a whole number",
-        ),
-        (
-            "burst",
-            "Timestamp,Request tokens\n1,2\n",
-            "F:1: column Response tokens: missing",
-        ),
-        (
-            "burst",
-            "Timestamp,Request tokens,Response tokens\n1,x,2\n",
-            "no entries",
-        ),
-    ];
     let tokenizer = gpt2();
-    for (kind, text, sentence) in cases {
+    for (kind, text, sentence) in WRONG {
         let error = built(text, &asking(kind, 16), &tokenizer, 1).expect_err(text);
         assert!(error.contains(sentence), "{text}\n{error}");
     }
@@ -386,55 +388,24 @@ fn bad_rows_of_a_burst_trace_are_left_out_and_counted() {
 #[test]
 fn reshaped_traces_have_aiperfs_lengths_and_shared_blocks() {
     let lines = lines_of(&[(60, &[1, 2, 3, 4]), (50, &[1, 2, 5, 6]), (20, &[1, 7])]);
-    let cases: &[(TracePlan, [u32; 3])] = &[
-        (
-            TracePlan {
-                prompt_length: 2.0,
-                ..TracePlan::default()
-            },
-            [88, 68, 24],
-        ),
-        (
-            TracePlan {
-                prompt_length: 0.5,
-                ..TracePlan::default()
-            },
-            [46, 41, 18],
-        ),
-        (
-            TracePlan {
-                prefix_length: 2.0,
-                ..TracePlan::default()
-            },
-            [92, 82, 36],
-        ),
-        (
-            TracePlan {
-                prefix_length: 1.5,
-                ..TracePlan::default()
-            },
-            [76, 66, 36],
-        ),
-        (
-            TracePlan {
-                prefix_length: 0.5,
-                ..TracePlan::default()
-            },
-            [44, 34, 20],
-        ),
-        (
-            TracePlan {
-                prompt_length: 2.0,
-                input_tokens_most: Some(70),
-                ..TracePlan::default()
-            },
-            [70, 68, 24],
-        ),
+    let plan = |prefix_length, prompt_length, input_tokens_most| TracePlan {
+        prefix_length,
+        prompt_length,
+        input_tokens_most,
+        ..TracePlan::default()
+    };
+    let cases = [
+        (plan(1.0, 2.0, None), [88, 68, 24]),
+        (plan(1.0, 0.5, None), [46, 41, 18]),
+        (plan(2.0, 1.0, None), [92, 82, 36]),
+        (plan(1.5, 1.0, None), [76, 66, 36]),
+        (plan(0.5, 1.0, None), [44, 34, 20]),
+        (plan(1.0, 2.0, Some(70)), [70, 68, 24]),
     ];
     let tokenizer = gpt2();
     for (trace, right) in cases {
         let asking = Asking {
-            trace: *trace,
+            trace,
             ..asking("", 16)
         };
         let (corpus, notes) = built(&lines, &asking, &tokenizer, 3).expect("right lines");
@@ -451,11 +422,13 @@ fn reshaped_traces_have_aiperfs_lengths_and_shared_blocks() {
                 .count()
         };
         let blocks = tokenizer.count(&texts[0][..shared(texts[0], texts[1])]) / 16;
-        let expected = (2.0
-            * trace
-                .prefix_length
-                .trunc()
-                .max(trace.prefix_length.min(1.0))) as usize;
+        let expected = if trace.prefix_length < 1.0 {
+            1
+        } else if trace.prefix_length < 2.0 {
+            2
+        } else {
+            4
+        };
         assert_eq!(blocks, expected, "{trace:?}");
     }
 }
@@ -615,7 +588,7 @@ proptest! {
             if most.is_none() {
                 prop_assert_eq!(asked.misfit(16, &mut sizes), None);
             }
-            prop_assert!(asked.ids.len() as u32 * 16 < asked.tokens + 16);
+            prop_assert!(asked.ids.len() * 16 < asked.tokens as usize + 16);
         }
     }
 }
