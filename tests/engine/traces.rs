@@ -220,7 +220,7 @@ fn what_a_deadline_leaves_of_a_trace_is_counted_if_it_was_due() {
                 let known = match (turn, before) {
                     (When::At(at), _) => Some(played.starts[0].plus(at.0)),
                     (When::After(_), Some(before)) if before.outcome == Outcome::Success => {
-                        Some(due(&trace, place, played.starts[0], before))
+                        Some(due(&trace, place, played.starts[0], Some(before)))
                     }
                     (When::After(_), _) => None,
                 };
