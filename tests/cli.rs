@@ -66,6 +66,10 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
         format!("tokenizer: {:?}", plan.tokenizer),
         format!("source: {:?}", plan.dataset.source),
         format!(
+            "schedule: {:?} {:?}",
+            plan.dataset.fixed_schedule, plan.dataset.trace
+        ),
+        format!(
             "dataset: {} entries {:?} output {:?} system {:?}",
             plan.dataset.entries,
             plan.dataset.sampling,
@@ -236,6 +240,15 @@ fn company(flag: &Flag) -> Vec<String> {
         }
         "--skip-bad-lines" => "--input-file tests/cli/one.jsonl",
         "--public-dataset" => "--input-file tests/datasets/sharegpt.json",
+        "--ignore-trace-delays"
+        | "--synthesis-speedup-ratio"
+        | "--synthesis-prefix-len-multiplier"
+        | "--synthesis-prefix-root-multiplier"
+        | "--synthesis-prompt-len-multiplier"
+        | "--synthesis-output-len-multiplier"
+        | "--synthesis-max-isl"
+        | "--synthesis-max-osl"
+        | "--inter-turn-delay-cap-seconds" => "--input-file tests/cli/traces.jsonl",
         "--fixed-schedule" => "--input-file tests/cli/traces.jsonl",
         "--fixed-schedule-auto-offset"
         | "--fixed-schedule-start-offset"

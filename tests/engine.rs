@@ -30,6 +30,9 @@ mod slots;
 #[path = "engine/stamps.rs"]
 mod stamps;
 
+#[path = "engine/traces.rs"]
+mod traces;
+
 use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain};
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};

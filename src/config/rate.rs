@@ -270,7 +270,11 @@ pub(super) fn check(settings: &Settings, problems: &mut Problems) {
     }
     // Users are never late against the rate: each counts on from a turn that was.
     if given("--late-policy") && !warm {
-        problems.push("--late-policy needs --request-rate: without a rate no arrival is late");
+        problems.push(if given("--fixed-schedule") {
+            "--late-policy cannot be used with --fixed-schedule: a turn that is left out changes those behind it, so late ones are sent and their lateness is reported"
+        } else {
+            "--late-policy needs --request-rate: without a rate no arrival is late"
+        });
     }
     if given("--arrival-smoothness") {
         let pattern = settings.choice(PROFILING.pattern);

@@ -27,6 +27,7 @@ mod phase;
 mod prefill;
 mod request;
 mod tls;
+mod unsent;
 
 pub use arrived::Arrived;
 pub use border::{Control, Counts, Leftover, Setup, Sink, Stop, Target, TlsTarget, Workload};

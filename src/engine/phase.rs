@@ -49,6 +49,8 @@ pub(super) struct Running {
     blocked: bool,
     /// When the last turn became ready.
     ripened: Tick,
+    /// Turns that were waited for at the end and not due before it, with those behind them.
+    pub(super) not_due: u64,
 }
 
 /// A turn in its think time.
@@ -143,6 +145,7 @@ impl Running {
             cut: false,
             blocked: false,
             ripened: Tick(0),
+            not_due: 0,
             schedule,
         }
     }
@@ -188,6 +191,12 @@ impl Running {
             self.ripened = turn.due;
             self.ready.push_back(turn.session);
         }
+    }
+
+    /// Sessions whose next turn is due at `at` or later.
+    pub(super) fn due_from(&self, at: Tick) -> impl Iterator<Item = &Session> {
+        let late = self.waiting.iter().filter(move |turn| turn.0.due >= at);
+        late.map(|turn| &turn.0.session)
     }
 
     /// Takes out the sessions that wait for a turn.
@@ -316,6 +325,7 @@ impl Engine {
 
     /// Sessions that wait for a turn that will not come end here, and connections of their own with them.
     fn drop_waiting(&mut self, now: Tick) {
+        self.note_not_due();
         self.drop_unheard(now);
         let phase = self.phases.number();
         for session in self.phases.running().take_waiting() {
@@ -335,26 +345,6 @@ impl Engine {
         self.phases.index += 1;
     }
 
-    /// What `running`, which is over, was to send and has not.
-    pub(super) fn count_unsent(&mut self, running: &Running, now: Tick) {
-        let counts = running.schedule.counts();
-        let by_requests = self.setup.phases[self.phases.index].stop.requests.is_some();
-        let done = if by_requests {
-            counts.sent_requests
-        } else {
-            counts.started_sessions
-        };
-        let unsent = match counts.planned {
-            Some(planned) if by_requests => signed(planned) - signed(done + counts.skipped),
-            Some(planned) => signed(planned) - signed(done),
-            None => signed(running.schedule.unsent_arrivals(now)),
-        };
-        let leftover = self.leftover(self.phases.index);
-        leftover.unsent += unsent;
-        leftover.skipped += counts.skipped;
-        leftover.last_skipped = leftover.last_skipped.max(counts.last_skipped);
-    }
-
     /// What the phases that will not begin were to send.
     fn count_never_begun(&mut self, now: Tick) {
         for index in self.phases.index..self.setup.phases.len() {
@@ -364,7 +354,7 @@ impl Engine {
         }
     }
 
-    fn leftover(&mut self, phase: usize) -> &mut Leftover {
+    pub(super) fn leftover(&mut self, phase: usize) -> &mut Leftover {
         match self.setup.phases[phase].kind {
             PhaseKind::Warmup => &mut self.counts.warmup,
             PhaseKind::Profiling => &mut self.counts.profiling,
@@ -431,6 +421,6 @@ impl Engine {
     }
 }
 
-fn signed(count: u64) -> i64 {
+pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

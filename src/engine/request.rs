@@ -48,6 +48,11 @@ impl Session {
         self.turn + 1 >= self.turn_count
     }
 
+    /// Its conversation, and the turn under way or waited for.
+    pub(super) fn place(&self) -> (u32, u32) {
+        (self.conversation, self.turn)
+    }
+
     /// The connection kept for its next turn, which may have been closed since.
     pub(super) fn own_connection(&self) -> Option<ConnId> {
         self.conn

@@ -18,6 +18,8 @@ pub struct PhaseFrame {
     pub concurrency: Option<u64>,
     /// A request is due when its slot came free.
     pub closed_loop: bool,
+    /// A request is due when the dataset says.
+    pub fixed_schedule: bool,
 }
 
 impl PhaseFrame {
@@ -31,6 +33,7 @@ impl PhaseFrame {
             may_end_early: phase.stop.requests.or(phase.stop.sessions).is_some(),
             concurrency: phase.concurrency.map(|most| most as u64),
             closed_loop: phase.arrivals == Arrivals::ClosedLoop,
+            fixed_schedule: phase.arrivals == Arrivals::FixedSchedule,
         }
     }
 

@@ -18,6 +18,7 @@ pub mod lag;
 mod notes;
 pub mod quantile;
 pub mod registry;
+mod replay;
 pub mod request;
 mod run;
 mod sent;

@@ -18,7 +18,8 @@ use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, Counts, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, slo, spacing,
+    Context, Counts, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, replay, slo,
+    spacing,
 };
 use crate::record::{Chunk, ErrorDetails, Record};
 
@@ -216,6 +217,8 @@ impl Accumulator {
         self.adjusted(&mut rows);
         self.scalars(&mut rows);
         self.sent.fill(self.frame, &mut rows);
+        let lateness = &self.series[index!("credit_to_start_latency")];
+        replay::fill(lateness, self.frame, &mut rows);
         if let Some(measured) = self.window {
             let within = self.arrived.within(measured);
             let window = self.frame.map_or(within, |frame| frame.window(within));

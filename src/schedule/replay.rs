@@ -185,6 +185,16 @@ impl Schedule {
         }
     }
 
+    /// The conversations that this worker has begun, in order; `None` where the schedule does not say which they are.
+    #[must_use]
+    pub fn begun(&self) -> Option<impl Iterator<Item = u32> + '_> {
+        let Pace::Replay(replay) = &self.pace else {
+            return None;
+        };
+        let own = (0..self.started).map(|nth| self.deal.number(nth));
+        Some(own.filter_map(|session| replay.timeline.conversation(session)))
+    }
+
     /// The tick of a later turn's own time, `after` the phase's start, where such times are followed: in a replay. It may be past:
     /// the turn is then late from the beginning, and says so.
     #[must_use]

@@ -82,3 +82,43 @@ fn later_turns_go_by_their_own_time_their_delay_or_at_once() {
         "at once after the reply: {dues:?}"
     );
 }
+
+/// Each trace of `tests/datasets`, ten times as fast as it was recorded: every line is a request of the length that it says.
+#[test]
+fn the_example_traces_are_played_whole() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/datasets");
+    let mock = Mock::start("--ttft 5 --itl 0.1");
+    // File, format, requests, prompt tokens of all (none where the file has texts or grows with live replies), output tokens of all.
+    let cases = [
+        (
+            "mooncake_lengths.jsonl",
+            "mooncake_trace",
+            24,
+            Some(41_218.0),
+        ),
+        ("mooncake_texts.jsonl", "mooncake_trace", 4, None),
+        ("mooncake_messages.jsonl", "mooncake_trace", 3, None),
+        ("mooncake_payloads.jsonl", "mooncake_trace", 2, None),
+        ("bailian.jsonl", "bailian_trace", 6, None),
+        ("burst_gpt.csv", "burst_gpt_trace", 5, Some(2_225.0)),
+    ];
+    for (file, kind, requests, tokens) in cases {
+        let run = Tool::profile(&format!(
+            "--model m --url {} --tokenizer gpt2 --artifact-dir out --streaming --ui-type none --input-file {folder}/{file} \
+             --custom-dataset-type {kind} --fixed-schedule --synthesis-speedup-ratio 10 --export-level raw",
+            mock.url
+        ))
+        .run();
+        assert_eq!(run.counts(), [requests, requests, 0, 0], "{file} {run}");
+        if let Some(tokens) = tokens {
+            assert!(
+                (run.metric("total_isl", "avg") - tokens).abs() < 0.5,
+                "{file} {run}"
+            );
+        }
+        assert!(
+            run.metric("replay_sched_lag_p99", "avg") >= 0.0,
+            "{file} {run}"
+        );
+    }
+}

@@ -22,6 +22,9 @@ use tokenring::wire::Limits;
 pub(crate) const MILLI: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MILLI;
 
+/// Makes a workload.
+pub(crate) type Wrap = dyn Fn(Words) -> Box<dyn Workload> + Send + Sync;
+
 /// What a test runs.
 pub(crate) struct Bench {
     pub(crate) phases: Vec<PhasePlan>,
@@ -33,6 +36,9 @@ pub(crate) struct Bench {
     pub(crate) url_weights: Option<Vec<u32>>,
     pub(crate) workers: usize,
     pub(crate) words: Words,
+    /// Plays this instead of conversations made up from `words`, whose bodies it says.
+    /// What makes the workload out of the words; `None` takes the words themselves.
+    pub(crate) wrap: Option<Arc<Wrap>>,
     pub(crate) seed: u64,
 }
 
@@ -93,6 +99,7 @@ impl Bench {
                 live: false,
                 body_bytes: 100,
             },
+            wrap: None,
             seed: 1,
         }
     }
@@ -122,7 +129,7 @@ impl Bench {
             used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
         });
         prepare(&mut simulation, &conductor);
-        let words = self.words;
+        let (words, wrap) = (self.words, self.wrap);
         let strategy = match self.url_weights {
             Some(weights) => UrlStrategy::Weighted(weights),
             None => UrlStrategy::RoundRobin,
@@ -148,7 +155,11 @@ impl Bench {
             };
             let sink = Box::new(kept.collector());
             let control: Arc<dyn Control> = conductor.clone();
-            Engine::new(Arc::clone(&setup), Box::new(words), sink, control, shard)
+            let workload: Box<dyn Workload> = match &wrap {
+                Some(wrap) => wrap(words),
+                None => Box::new(words),
+            };
+            Engine::new(Arc::clone(&setup), workload, sink, control, shard)
         });
         let outcome = simulation.run(engines.collect());
         let counts = outcome.engines.iter().map(|e| *e.counts());

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{Arrivals, SlotPlan, StopRule};
 use tokenring::schedule::{IntentKind, Schedule, Shard, Timeline, Verdict};
@@ -51,6 +52,63 @@ fn a_replay_begins_each_session_at_its_tick_whatever_the_workers() {
         begun.sort_unstable();
         let begun: Vec<(u64, u32)> = begun.into_iter().map(|(_, entry)| entry).collect();
         assert_eq!(begun, right, "{count} workers");
+    }
+}
+
+proptest! {
+    /// Any trace, in any order, on any number of workers, some of it past a deadline: all that is due before it begins once, at its tick, in
+    /// order; the rest is neither begun nor counted as unsent.
+    #[test]
+    fn whatever_is_due_begins_once(times in prop::collection::vec(0_u64..2_000, 0..120), workers in 1_usize..5,
+                                   deadline in prop::option::of(1_u64..2_500), halt in prop::option::of(0_u64..2_500)) {
+        let firsts = times.iter().zip(0_u32..).map(|(&due, n)| (Nanos(due), n));
+        let timeline = Arc::new(Timeline::new(firsts));
+        let stop = deadline.map_or(StopRule::default(), duration);
+        let plan = plan(Arrivals::FixedSchedule, None, stop);
+        let start = Tick(7);
+        let mut begun = vec![None; times.len()];
+        let (mut unsent, mut began) = (0, 0);
+        for index in 0..workers {
+            let shard = Shard { index, count: workers };
+            let mut schedule = Schedule::replay(&plan, &timeline, shard, Rate::NANOS, start);
+            let mut now = start;
+            let mut before = start;
+            loop {
+                if halt.is_some_and(|halt| now.0 - start.0 >= halt) {
+                    schedule.halt();
+                }
+                match schedule.next(now) {
+                    Verdict::Send(intent) => {
+                        prop_assert_eq!(intent.due, now, "at its tick");
+                        prop_assert!(intent.due >= before, "in order");
+                        before = intent.due;
+                        let IntentKind::Start { session } = intent.kind else {
+                            return Err(TestCaseError::fail("no turn is ready"));
+                        };
+                        let who = schedule.conversation(session).expect("a session of the trace") as usize;
+                        prop_assert_eq!(begun[who].replace(now.0 - start.0), None, "once");
+                        began += 1;
+                        schedule.session_ended(now);
+                    }
+                    Verdict::WaitUntil(due) => {
+                        prop_assert!(due > now);
+                        now = due;
+                    }
+                    Verdict::WaitForSlot | Verdict::NeedTurns { .. } => {
+                        return Err(TestCaseError::fail("there is no cap"));
+                    }
+                    Verdict::Done => break,
+                }
+            }
+            unsent += schedule.unsent_arrivals(Tick::NEVER);
+        }
+        let due = |at: u64| deadline.is_none_or(|end| at < end);
+        for (&at, begun) in times.iter().zip(&begun) {
+            prop_assert!(begun.is_none_or(|tick| tick == at && due(at)));
+            prop_assert!(begun.is_some() || !due(at) || halt.is_some(), "lost: due at {}", at);
+        }
+        let all = times.iter().filter(|&&at| due(at)).count() as u64;
+        prop_assert_eq!(began + unsent, all, "begun or told why not");
     }
 }
 
