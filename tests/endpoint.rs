@@ -200,6 +200,7 @@ fn pieces_are_as_the_table_says() {
             text("finish"),
             "{case}"
         );
+        assert_eq!(piece.data, case["is_data"] == true, "{case}");
         assert_eq!(piece.complete, case["complete"] == true, "{case}");
         let usage = piece.usage.unwrap_or_default();
         assert_eq!(usage.prompt_tokens, case["prompt"].as_u64(), "{case}");
@@ -251,10 +252,14 @@ fn captures_of_real_servers_are_read_right() {
             ContentKind::Json
         };
         let pieces: Vec<&[u8]> = body.chunks(100).collect();
-        let kind = [EndpointKind::Completions, EndpointKind::Responses]
-            .into_iter()
-            .find(|kind| name.contains(kind.name()))
-            .unwrap_or(EndpointKind::Chat);
+        let kind = [
+            EndpointKind::Embeddings,
+            EndpointKind::Completions,
+            EndpointKind::Responses,
+        ]
+        .into_iter()
+        .find(|kind| name.contains(kind.name()))
+        .unwrap_or(EndpointKind::Chat);
         let exchange = exchange(status, content, &pieces);
         let record = interpret(plan(kind), &exchange);
         assert_eq!(Value::from(record.status), case["status"], "{name}");

@@ -51,6 +51,13 @@ const TEXT: DialectFacts = DialectFacts {
     content_type: "application/json",
 };
 
+/// An API whose whole answer is numbers.
+const NUMBERS: DialectFacts = DialectFacts {
+    streams: false,
+    produces_tokens: false,
+    ..TEXT
+};
+
 /// Makes the enum and its facts out of one row for each dialect.
 macro_rules! dialects {
     ($($(#[$doc:meta])* $kind:ident $facts:tt)*) => {
@@ -125,6 +132,60 @@ dialects! {
         path: "/rag/api/prompt",
         title: "SOLIDO RAG Metrics",
         ..TEXT
+    }
+    /// `/v1/embeddings`.
+    Embeddings {
+        name: "embeddings",
+        path: "/v1/embeddings",
+        title: "Embeddings Metrics",
+        ..NUMBERS
+    }
+    /// `/v1/embeddings` of NIM, which takes pictures beside texts.
+    NimEmbeddings {
+        name: "nim_embeddings",
+        path: "/v1/embeddings",
+        title: "NIM Embeddings Metrics",
+        images: true,
+        ..NUMBERS
+    }
+    /// `/v1/embeddings` for a server that embeds chat messages.
+    ChatEmbeddings {
+        name: "chat_embeddings",
+        path: "/v1/embeddings",
+        title: "Embeddings Metrics",
+        system_slot: true,
+        images: true,
+        ..NUMBERS
+    }
+    /// `/v1/ranking` of NIM.
+    NimRankings {
+        name: "nim_rankings",
+        path: "/v1/ranking",
+        title: "Rankings Metrics",
+        ..NUMBERS
+    }
+    /// Cohere's `/v2/rerank`.
+    CohereRankings {
+        name: "cohere_rankings",
+        path: "/v2/rerank",
+        title: "Ranking Metrics",
+        ..NUMBERS
+    }
+    /// `/rerank` of text-embeddings-inference.
+    HfTeiRankings {
+        name: "hf_tei_rankings",
+        path: "/rerank",
+        title: "Ranking Metrics",
+        ..NUMBERS
+    }
+    /// `/v1/infer` of NIM.
+    ImageRetrieval {
+        name: "image_retrieval",
+        path: "/v1/infer",
+        title: "Image Retrieval Metrics",
+        counts_input: false,
+        images: true,
+        ..NUMBERS
     }
 }
 

@@ -95,6 +95,8 @@ impl Format for RandomPool {
                         texts,
                         ..drawn.clone()
                     };
+                    // Texts of other entries have not this one's names.
+                    turn.text_names.retain(|_| self.texts <= 1);
                 }
             }
             conversations.push(Conversation {

@@ -39,7 +39,7 @@ impl Format for SingleTurn {
 /// Takes one request out of `fields`.
 pub(super) fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
     let media = media::take(fields)?;
-    let texts = texts(fields, media.is_empty())?;
+    let (texts, text_names) = texts(fields, media.is_empty())?;
     let role = text_field(fields, "role")?.unwrap_or_else(|| "user".to_owned());
     let max_tokens = lines::output_length(fields)?;
     let (timestamp_ms, delay) = lines::timing(fields)?;
@@ -48,6 +48,7 @@ pub(super) fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
     }
     Ok(Turn {
         texts,
+        text_names,
         media,
         role,
         max_tokens,
@@ -58,13 +59,17 @@ pub(super) fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
     })
 }
 
+/// Texts, and what each is called; no names where none is called anything.
+type NamedTexts = (Vec<String>, Vec<String>);
+
 /// `text`, or `texts`: strings, or objects with a name and contents. They may be missing where they are not `needed`.
-fn texts(fields: &mut Map<String, Value>, needed: bool) -> Result<Vec<String>, String> {
+fn texts(fields: &mut Map<String, Value>, needed: bool) -> Result<NamedTexts, String> {
+    let mut names = Vec::new();
     let texts = match (fields.remove("text"), fields.remove("texts")) {
         (Some(_), Some(_)) => {
             return Err("fields text and texts: give one of them, not both".to_owned());
         }
-        (None, None) if !needed => return Ok(Vec::new()),
+        (None, None) if !needed => return Ok(NamedTexts::default()),
         (None, None) => return Err("field text: missing; give text or texts, or media".to_owned()),
         (Some(Value::String(text)), None) => vec![text],
         (Some(other), None) => {
@@ -73,7 +78,8 @@ fn texts(fields: &mut Map<String, Value>, needed: bool) -> Result<Vec<String>, S
         (None, Some(Value::Array(list))) => {
             let mut texts = Vec::with_capacity(list.len());
             for item in list {
-                texts_of_item(item, &mut texts)?;
+                let name = texts_of_item(item, &mut texts)?;
+                names.resize(texts.len(), name);
             }
             texts
         }
@@ -82,12 +88,19 @@ fn texts(fields: &mut Map<String, Value>, needed: bool) -> Result<Vec<String>, S
     if texts.iter().all(String::is_empty) {
         return Err("field text: empty; give at least one character".to_owned());
     }
-    Ok(texts)
+    if names.iter().all(String::is_empty) {
+        names.clear();
+    }
+    Ok((texts, names))
 }
 
-fn texts_of_item(item: Value, texts: &mut Vec<String>) -> Result<(), String> {
+/// Adds the texts of one item of `texts`; returns its name, empty where it has none.
+fn texts_of_item(item: Value, texts: &mut Vec<String>) -> Result<String, String> {
     match item {
-        Value::String(text) => texts.push(text),
+        Value::String(text) => {
+            texts.push(text);
+            Ok(String::new())
+        }
         Value::Object(mut named) => {
             let Some(Value::Array(contents)) = named.remove("contents") else {
                 return Err("field texts: an item has no list called contents".to_owned());
@@ -101,15 +114,20 @@ fn texts_of_item(item: Value, texts: &mut Vec<String>) -> Result<(), String> {
                 };
                 texts.push(text);
             }
+            match named.remove("name") {
+                Some(Value::String(name)) => Ok(name),
+                None | Some(Value::Null) => Ok(String::new()),
+                Some(other) => Err(format!(
+                    "field texts: the name {} is not a string",
+                    shown(&other)
+                )),
+            }
         }
-        other => {
-            return Err(format!(
-                "field texts: {} is neither a string nor an object",
-                shown(&other)
-            ));
-        }
+        other => Err(format!(
+            "field texts: {} is neither a string nor an object",
+            shown(&other)
+        )),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::dialect::Request;
 use super::{Chunks, Dialect, Ending, Input, Parsed, Reply, ReplyBuilder, table};
 use crate::config::{EndpointKind, EndpointPlan};
-use crate::dataset::Conversation;
+use crate::dataset::{Conversation, Corpus};
 
 /// The endpoint of a run, cheap to clone.
 ///
@@ -68,6 +68,22 @@ impl Api {
             turn,
             history,
         })
+    }
+
+    /// Every turn has what its body needs. The error names the first that has not.
+    pub fn check(&self, corpus: &Corpus) -> Result<(), ApiError> {
+        for conversation in &corpus.conversations {
+            for (number, turn) in conversation.turns.iter().enumerate() {
+                if turn.payload.is_none() {
+                    let refused = |sentence| {
+                        let (id, number) = (&conversation.id, number + 1);
+                        ApiError(format!("conversation {id}, turn {number}: {sentence}"))
+                    };
+                    self.dialect.check(turn).map_err(refused)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads one object alone: a whole answer, or a chunk.

@@ -23,6 +23,12 @@ pub trait Dialect: Debug + Send + Sync {
     /// The body of one turn, of the content type that the facts name. A turn with a [`Turn::payload`] never gets here.
     fn body(&self, request: &Request<'_>) -> Vec<u8>;
 
+    /// The turn has what the body needs; else a sentence that says what is missing and how to give it. Asked of every turn before the
+    /// load.
+    fn check(&self, _turn: &Turn) -> Result<(), String> {
+        Ok(())
+    }
+
     /// What a reply object carried: a whole answer, or the data of one event.
     fn piece(&self, root: &mut Value, seen: Seen) -> Piece;
 

@@ -40,6 +40,12 @@ pub(super) fn role(turn: &Turn) -> &str {
     }
 }
 
+/// What a turn has of one kind of media, in order.
+pub(super) fn of_kind(turn: &Turn, kind: MediaKind) -> impl Iterator<Item = &str> {
+    let media = turn.media.iter().filter(move |media| media.kind == kind);
+    media.map(|media| &*media.content)
+}
+
 /// One of chat's parts in another spelling; one that has none there as it is.
 pub(super) fn respelt(chat: &Value, role: &str, spelling: Spelling) -> Value {
     let media = |kind, content: &str| Media {
@@ -98,7 +104,7 @@ fn source(content: &str) -> Value {
 }
 
 /// Format and base64 of a sound that is written `wav,<base64>` or `data:audio/wav;base64,<base64>`.
-fn sound(content: &str) -> (&str, &str) {
+pub(super) fn sound(content: &str) -> (&str, &str) {
     let (before, data) = content.split_once(',').unwrap_or(("wav", content));
     let kind = before
         .strip_prefix("data:audio/")

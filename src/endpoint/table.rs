@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use super::chat::Chat;
 use super::completions::Completions;
+use super::embeddings::Embeddings;
 use super::huggingface::HuggingfaceGenerate;
 use super::messages::Messages;
+use super::rankings::Rankings;
 use super::responses::Responses;
+use super::retrieval::ImageRetrieval;
 use super::solido::SolidoRag;
 use super::{ApiError, Dialect};
 use crate::config::{EndpointKind, EndpointPlan};
@@ -22,5 +25,12 @@ pub(super) fn dialect(plan: &EndpointPlan) -> Result<Arc<dyn Dialect>, ApiError>
         EndpointKind::Messages => Arc::new(Messages),
         EndpointKind::HuggingfaceGenerate => Arc::new(HuggingfaceGenerate),
         EndpointKind::SolidoRag => Arc::new(SolidoRag),
+        EndpointKind::Embeddings => Arc::new(Embeddings::Texts),
+        EndpointKind::NimEmbeddings => Arc::new(Embeddings::Pairs),
+        EndpointKind::ChatEmbeddings => Arc::new(Embeddings::Messages),
+        EndpointKind::NimRankings => Arc::new(Rankings::Nim),
+        EndpointKind::CohereRankings => Arc::new(Rankings::Cohere),
+        EndpointKind::HfTeiRankings => Arc::new(Rankings::Tei),
+        EndpointKind::ImageRetrieval => Arc::new(ImageRetrieval),
     })
 }

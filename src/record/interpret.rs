@@ -172,6 +172,9 @@ impl Interpreter {
 
     /// Input tokens of the body that was sent; known bodies are counted once.
     fn input_tokens(&mut self, exchange: &Exchange) -> Option<InputCount> {
+        if !self.api.kind().facts().counts_input {
+            return None;
+        }
         if let Some(body) = &exchange.live_body {
             return Some(input_count(&self.api, &*self.tokenizer, body));
         }

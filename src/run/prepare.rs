@@ -58,6 +58,7 @@ impl Prepared {
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
         let (mut corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
         check_users(&plan, &corpus)?;
+        api.check(&corpus)?;
         let timeline = Arc::new(Timeline::new(corpus.begins()));
         let bodies = Arc::new(Bodies::take_all(&api, &mut corpus));
         let headers = HeaderTemplate::new(&api);

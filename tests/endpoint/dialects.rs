@@ -34,6 +34,7 @@ fn turn(case: &Value) -> Turn {
     });
     Turn {
         texts: list(&case["texts"]).iter().filter_map(text).collect(),
+        text_names: list(&case["names"]).iter().filter_map(text).collect(),
         media: media.collect(),
         messages: list(&case["messages"]),
         tools: case.get("tools").cloned(),
