@@ -235,6 +235,20 @@ fn start_built_in_server(
     Ok(Some(server))
 }
 
+/// Refuses a run whose connections were to be opened ahead, and of which none could be.
+fn check_opened(gate: &Gate, plan: &Plan) -> Result<(), RunError> {
+    let Some((count, fault)) = gate.nothing_opened() else {
+        return Ok(());
+    };
+    let servers = plan.endpoint.urls.iter();
+    let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
+    Err(RunError::PreConnect {
+        count,
+        server: servers.collect::<Vec<_>>().join(", "),
+        why: fault.message().trim_end_matches('.'),
+    })
+}
+
 fn conduct(
     prepared: &Prepared,
     cores: &Cores,
@@ -300,15 +314,7 @@ fn conduct(
         .join()
         .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?
         .complete();
-    if let Some((count, fault)) = gate.nothing_opened() {
-        let servers = plan.endpoint.urls.iter();
-        let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
-        return Err(RunError::PreConnect {
-            count,
-            server: servers.collect::<Vec<_>>().join(", "),
-            why: fault.message().trim_end_matches('.'),
-        });
-    }
+    check_opened(&gate, plan)?;
     let overflowed = overflowed.load(Ordering::Relaxed);
     Ok(Run {
         recorded,

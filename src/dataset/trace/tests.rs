@@ -2,6 +2,13 @@
 //!
 //! In: lines, flags. Out: prompts, sessions and times, or sentences. Never: a server.
 
+#![expect(
+    clippy::too_many_lines,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "tables of cases, and small numbers"
+)]
+
 use std::collections::HashMap;
 use std::io::Write as _;
 
