@@ -19,8 +19,6 @@ use tokenring::record::Exchange;
 use tokenring::schedule::{Shard, url_order};
 use tokenring::wire::Limits;
 
-use crate::traces::Trace;
-
 pub(crate) const MILLI: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MILLI;
 
@@ -35,10 +33,13 @@ pub(crate) struct Bench {
     pub(crate) url_weights: Option<Vec<u32>>,
     pub(crate) workers: usize,
     pub(crate) words: Words,
-    /// Plays this instead of conversations made up from `words`, whose bodies it says.
-    pub(crate) trace: Option<Arc<Trace>>,
+    /// Makes each worker's workload; else it is `words`.
+    pub(crate) says: Option<Says>,
     pub(crate) seed: u64,
 }
+
+/// Makes a workload that says `Words` at times of its own.
+pub(crate) type Says = Box<dyn Fn(Words) -> Box<dyn Workload>>;
 
 /// What is said.
 #[derive(Clone, Copy)]
@@ -97,7 +98,7 @@ impl Bench {
                 live: false,
                 body_bytes: 100,
             },
-            trace: None,
+            says: None,
             seed: 1,
         }
     }
@@ -127,7 +128,7 @@ impl Bench {
             used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
         });
         prepare(&mut simulation, &conductor);
-        let (words, trace) = (self.words, self.trace);
+        let (words, says) = (self.words, self.says);
         let strategy = match self.url_weights {
             Some(weights) => UrlStrategy::Weighted(weights),
             None => UrlStrategy::RoundRobin,
@@ -153,8 +154,8 @@ impl Bench {
             };
             let sink = Box::new(kept.collector());
             let control: Arc<dyn Control> = conductor.clone();
-            let workload: Box<dyn Workload> = match &trace {
-                Some(trace) => Box::new(trace.workload(words)),
+            let workload: Box<dyn Workload> = match &says {
+                Some(says) => says(words),
                 None => Box::new(words),
             };
             Engine::new(Arc::clone(&setup), workload, sink, control, shard)

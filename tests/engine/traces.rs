@@ -19,13 +19,13 @@ use super::check::{Judged, check};
 use super::{seeds, stream};
 
 /// Conversations, each a list of turns; a first turn has a time.
-pub(crate) struct Trace {
-    pub(crate) conversations: Vec<Vec<When>>,
+struct Trace {
+    conversations: Vec<Vec<When>>,
 }
 
 /// When a turn is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum When {
+enum When {
     /// After the schedule's zero.
     At(Nanos),
     /// After the reply before it.
@@ -33,13 +33,13 @@ pub(crate) enum When {
 }
 
 /// A trace as an engine asks for it.
-pub(crate) struct Replayed {
+struct Replayed {
     trace: Arc<Trace>,
     words: Words,
 }
 
 impl Trace {
-    pub(crate) fn workload(self: &Arc<Trace>, words: Words) -> Replayed {
+    fn workload(self: &Arc<Trace>, words: Words) -> Replayed {
         Replayed {
             trace: Arc::clone(self),
             words,
@@ -140,7 +140,8 @@ fn play(trace: Trace, workers: usize, duration: Option<Nanos>, seed: u64) -> (Pl
     bench.workers = workers;
     bench.seed = seed;
     let trace = Arc::new(trace);
-    bench.trace = Some(Arc::clone(&trace));
+    let played = Arc::clone(&trace);
+    bench.says = Some(Box::new(move |words| Box::new(played.workload(words))));
     let judged = Judged::of(&bench, seed);
     let mut simulation = Simulation::new(seed);
     simulation.server = Box::new(stream);
