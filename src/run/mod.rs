@@ -315,14 +315,13 @@ fn conduct(
         .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?
         .complete();
     check_opened(&gate, plan)?;
-    let overflowed = overflowed.load(Ordering::Relaxed);
     Ok(Run {
         recorded,
         workers,
         calibration,
         reach,
         clock,
-        overflowed,
+        overflowed: overflowed.load(Ordering::Relaxed),
         interrupted,
         machine,
         failure,
