@@ -8,7 +8,7 @@ use super::{Flag, Kind::*, MOST, Status, working_table};
 /// Names of rate patterns; `concurrency_burst` is what runs without a rate, and at a rate means `poisson`, as in AIPerf.
 const PATTERNS: &[&str] = &["concurrency_burst", "constant", "gamma", "poisson"];
 
-/// API dialects that AIPerf has; those that work stand in `dialect.rs`.
+/// API dialects that AIPerf has; `chat` and `completions` work.
 const ENDPOINT_TYPES: &[&str] = &[
     "audio_transcription",
     "chat",
@@ -86,7 +86,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--model-names", "--model", "-m"] List, "", "Model names sent in requests; the first names the artifact folder.";
         ["--model-selection-strategy"] Choice(&["round_robin", "random", "weighted"]), "round-robin", "How a model is picked for a turn when there are several: in turn, or at random.";
         ["--custom-endpoint", "--endpoint"] Text, "", "Path (and query) that replaces the default path of the endpoint type.";
-        ["--endpoint-type"] Choice(ENDPOINT_TYPES), "chat", "API dialect: chat, completions, responses, messages and others.";
+        ["--endpoint-type"] Choice(ENDPOINT_TYPES), "chat", "API dialect: chat or completions.";
         ["--streaming"] Switch, "", "Ask for streamed replies.";
         ["--url", "-u"] List, "the built-in server", "Base URLs; --url-strategy says which a session goes to.";
         ["--url-strategy"] Choice(&["round_robin", "weighted"]), "round-robin", "How a URL is picked for a session: round-robin, or weighted in turn by --url-weights.";
