@@ -187,6 +187,32 @@ dialects! {
         images: true,
         ..NUMBERS
     }
+    /// `/v1/audio/transcriptions`.
+    AudioTranscription {
+        name: "audio_transcription",
+        path: "/v1/audio/transcriptions",
+        title: "Audio Transcription Metrics",
+        counts_input: false,
+        audio: true,
+        content_type: "multipart/form-data; boundary=tokenring-7b1c5f0e9d3a4286b4f7",
+        ..NUMBERS
+    }
+    /// Bodies that a dataset gives whole, at the URL as it is.
+    Raw {
+        name: "raw",
+        images: true,
+        audio: true,
+        video: true,
+        ..TEXT
+    }
+    /// Bodies that the user writes as a template, at the URL as it is.
+    Template {
+        name: "template",
+        images: true,
+        audio: true,
+        video: true,
+        ..TEXT
+    }
 }
 
 impl EndpointKind {
