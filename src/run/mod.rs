@@ -217,6 +217,20 @@ struct Run {
     failure: Option<String>,
 }
 
+/// An error if connections were to be open ahead and not one was: then nothing was sent.
+fn some_opened(plan: &Plan, gate: &Gate) -> Result<(), RunError> {
+    let Some((count, fault)) = gate.nothing_opened() else {
+        return Ok(());
+    };
+    let servers = plan.endpoint.urls.iter();
+    let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
+    Err(RunError::PreConnect {
+        count,
+        server: servers.collect::<Vec<_>>().join(", "),
+        why: fault.message().trim_end_matches('.'),
+    })
+}
+
 fn start_built_in_server(
     plan: &mut Plan,
     cores: &Cores,
@@ -233,20 +247,6 @@ fn start_built_in_server(
     let url = crate::config::join(&server.url(), plan.endpoint.path());
     plan.endpoint.urls = vec![url.map_err(RunError::Thread)?];
     Ok(Some(server))
-}
-
-/// Refuses a run whose connections were to be opened ahead, and of which none could be.
-fn check_opened(gate: &Gate, plan: &Plan) -> Result<(), RunError> {
-    let Some((count, fault)) = gate.nothing_opened() else {
-        return Ok(());
-    };
-    let servers = plan.endpoint.urls.iter();
-    let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
-    Err(RunError::PreConnect {
-        count,
-        server: servers.collect::<Vec<_>>().join(", "),
-        why: fault.message().trim_end_matches('.'),
-    })
 }
 
 fn conduct(
@@ -314,7 +314,7 @@ fn conduct(
         .join()
         .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?
         .complete();
-    check_opened(&gate, plan)?;
+    some_opened(plan, &gate)?;
     Ok(Run {
         recorded,
         workers,
