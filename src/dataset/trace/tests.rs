@@ -252,7 +252,7 @@ fn wrong_lines_name_their_fields() {
         (
             "",
             "{\"session_id\": \"s\", \"payload\": {\"a\": 1}}\n{\"session_id\": \"s\", \"input_length\": 5}",
-            "F:2: field session_id: session \"s\" begins with payload and goes on with input_length or text_input",
+            "F:2: field session_id: an earlier line of this session builds its history in another way",
         ),
         (
             "bailian",
