@@ -14,6 +14,8 @@ use crate::record::RequestId;
 /// What marks the bodies of a run.
 pub(super) struct Marks {
     target: CacheBust,
+    /// Name of the API.
+    dialect: &'static str,
     /// Tells this run from others; not of the seed, since a server's cache outlives a run.
     run: u64,
     /// Whether each phase is a warmup.
@@ -27,6 +29,7 @@ impl Marks {
         let kinds = plan.phases.iter().map(|phase| phase.kind);
         Some(Marks {
             target: plan.dataset.prompts.cache_bust?,
+            dialect: plan.endpoint.kind.name(),
             run: rand::random(),
             warmup: kinds.map(|kind| kind == PhaseKind::Warmup).collect(),
             room: memmem::Finder::new(MARKER_ROOM),
@@ -38,7 +41,8 @@ impl Marks {
         if !self.target.is_per_session() {
             let warmup = self.warmup.get(usize::from(id.phase)) == Some(&true);
             let system = self.target == CacheBust::WarmupSystem;
-            return warmup.then(|| insert_marker(body, system, WARMUP_MARKER, MARKER_GAP).into());
+            let (marker, gap) = (WARMUP_MARKER, MARKER_GAP);
+            return warmup.then(|| insert_marker(self.dialect, body, system, marker, gap).into());
         }
         let marker = session_marker(self.run, id.phase, id.session, id.conversation);
         let mut copy: Arc<[u8]> = body.into();
@@ -59,6 +63,7 @@ mod tests {
     fn marks(target: CacheBust) -> Marks {
         Marks {
             target,
+            dialect: "chat",
             run: 5,
             warmup: vec![true, false],
             room: memmem::Finder::new(MARKER_ROOM),
