@@ -7,7 +7,6 @@ use std::num::NonZero;
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha12Rng;
-use serde_json::Map;
 
 use super::fit::{Fitted, Fitter};
 use super::length;
@@ -305,8 +304,7 @@ impl<'a> Maker<'a> {
             model: pick_model(self.plan, overall, &mut generators.model),
             max_tokens: output.map(|length| length::draw_output(length, &mut generators.output)),
             delay_ms,
-            timestamp_ms: None,
-            extra: Map::new(),
+            ..Turn::default()
         }
     }
 
