@@ -70,6 +70,7 @@ fn plan(kind: EndpointKind) -> Plan {
             output_tokens: None,
             system_prompt: None,
             fixed_schedule: None,
+            streaming: Streaming::Auto,
         },
         phases: Vec::new(),
         goodput: Vec::new(),

@@ -13,7 +13,8 @@ use super::fixed_schedule::fixed_schedule;
 use super::lengths;
 use super::lex::Settings;
 use super::plan::{
-    CorpusKind, DatasetPlan, DatasetSource, EndpointKind, Length, Sampling, SyntheticPlan,
+    CorpusKind, DatasetPlan, DatasetSource, EndpointKind, Length, Sampling, Streaming,
+    SyntheticPlan,
 };
 
 /// Entries of a synthetic dataset when no flag gives a size.
@@ -71,6 +72,11 @@ pub(super) fn dataset(
         },
         output_tokens: output_tokens(settings, problems),
         system_prompt: system_prompt(settings, problems),
+        streaming: match settings.choice("--stream-input") {
+            Some("always") => Streaming::Always,
+            Some("never") => Streaming::Never,
+            _ => Streaming::Auto,
+        },
     }
 }
 

@@ -21,7 +21,7 @@ const BAD_LINES_MAX: usize = 20;
 const UNKNOWN_MAX: usize = 5;
 
 /// First bytes of a compressed file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// One line.
 #[derive(Default)]
@@ -59,8 +59,7 @@ pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, DatasetError> {
 /// Gives turns what the plan says and the file does not: a model, an output limit, a system message. The notes are of timestamps that are
 /// not followed.
 pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64) -> Option<String> {
-    let mut models = numbered(child_seed(seed, "composer.turn.model_selection"), 0);
-    let mut limits = numbered(child_seed(seed, "composer.turn.max_tokens"), 0);
+    let completion = Completion::new(plan, seed);
     let turns = corpus
         .conversations
         .iter_mut()
@@ -68,19 +67,10 @@ pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64)
     let mut timed = 0;
     for (turn, overall) in turns.zip(0..) {
         timed += usize::from(turn.timestamp_ms.is_some());
-        turn.model = pick_model(plan, overall, &mut models);
-        if turn.max_tokens.is_none() {
-            let limit = plan.dataset.output_tokens;
-            turn.max_tokens = limit.map(|limit| length::draw_output(limit, &mut limits));
-        }
+        completion.turn(turn, overall);
     }
-    if let Some(system) = &plan.dataset.system_prompt {
-        for conversation in &mut corpus.conversations {
-            conversation.system = Some(match conversation.system.take() {
-                Some(own) => format!("{system}\n\n{own}"),
-                None => system.clone(),
-            });
-        }
+    for conversation in &mut corpus.conversations {
+        completion.system(conversation);
     }
     (timed > 0 && plan.dataset.fixed_schedule.is_none()).then(|| {
         format!(
@@ -88,6 +78,44 @@ pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64)
             path.display()
         )
     })
+}
+
+/// What the plan says and a file does not. What is drawn for a turn hangs on the turn's number, not on what was drawn before, so that
+/// turns can be completed in any order.
+pub(super) struct Completion<'a> {
+    plan: &'a Plan,
+    models: u64,
+    limits: u64,
+}
+
+impl<'a> Completion<'a> {
+    pub(super) fn new(plan: &'a Plan, seed: u64) -> Completion<'a> {
+        Completion {
+            plan,
+            models: child_seed(seed, "composer.turn.model_selection"),
+            limits: child_seed(seed, "composer.turn.max_tokens"),
+        }
+    }
+
+    /// Gives a model and an output limit to `turn`, which is number `overall` of the file.
+    pub(super) fn turn(&self, turn: &mut Turn, overall: u64) {
+        turn.model = pick_model(self.plan, overall, &mut numbered(self.models, overall));
+        if turn.max_tokens.is_none() {
+            let limit = self.plan.dataset.output_tokens;
+            let mut generator = numbered(self.limits, overall);
+            turn.max_tokens = limit.map(|limit| length::draw_output(limit, &mut generator));
+        }
+    }
+
+    /// Puts the plan's system message before the file's own.
+    pub(super) fn system(&self, conversation: &mut Conversation) {
+        if let Some(system) = &self.plan.dataset.system_prompt {
+            conversation.system = Some(match conversation.system.take() {
+                Some(own) => format!("{system}\n\n{own}"),
+                None => system.clone(),
+            });
+        }
+    }
 }
 
 /// Reads lines. `path` is for messages only, `known` says what may stand in a line. Turns have no model yet.
@@ -115,14 +143,14 @@ pub(super) fn parse(
         }
         match object(line).and_then(&mut entry) {
             Ok(entry) => reading.add(entry, number),
-            Err(reason) => reading.refuse(&format!("{}:{number}: {reason}", path.display())),
+            Err(reason) => reading.findings.refuse(path, number, &reason),
         }
     }
     reading.finish(path, known)
 }
 
 /// The fields of a line; those that are null are as good as absent.
-fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
+pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
     let value: Value =
         serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
     let Value::Object(mut fields) = value else {
@@ -167,6 +195,12 @@ struct Reading {
     sessions: HashMap<String, usize>,
     /// Seed of the ids of lines without a session.
     ids: u64,
+    findings: Findings,
+}
+
+/// What there is to say about the lines of a file.
+#[derive(Default)]
+pub(super) struct Findings {
     /// The first messages, and how many there are.
     bad: Vec<String>,
     bad_count: usize,
@@ -176,11 +210,7 @@ struct Reading {
 
 impl Reading {
     fn add(&mut self, entry: Entry, number: u64) {
-        for name in entry.unknown {
-            if self.unknown.len() < UNKNOWN_MAX {
-                self.unknown.entry(name).or_insert(number);
-            }
-        }
+        self.findings.note_unknown(entry.unknown, number);
         let known = entry
             .session
             .as_ref()
@@ -206,14 +236,41 @@ impl Reading {
         });
     }
 
-    fn refuse(&mut self, message: &str) {
-        self.bad_count += 1;
-        if self.bad.len() < BAD_LINES_MAX {
-            self.bad.push(message.to_owned());
+    fn finish(mut self, path: &Path, known: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
+        let notes = self.findings.finish(path, known)?;
+        if self.conversations.is_empty() {
+            return Err(DatasetError::Empty(path.to_owned()));
+        }
+        // A conversation's first turn has nothing to wait for.
+        for conversation in &mut self.conversations {
+            conversation.turns[0].delay_ms = 0.0;
+        }
+        let conversations = self.conversations;
+        Ok((Corpus { conversations }, notes))
+    }
+}
+
+impl Findings {
+    /// Line `number` has fields that the format does not.
+    pub(super) fn note_unknown(&mut self, names: Vec<String>, number: u64) {
+        for name in names {
+            if self.unknown.len() < UNKNOWN_MAX {
+                self.unknown.entry(name).or_insert(number);
+            }
         }
     }
 
-    fn finish(mut self, path: &Path, known: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
+    /// Line `number` is wrong.
+    pub(super) fn refuse(&mut self, path: &Path, number: u64, reason: &str) {
+        self.bad_count += 1;
+        if self.bad.len() < BAD_LINES_MAX {
+            let message = format!("{}:{number}: {reason}", path.display());
+            self.bad.push(message);
+        }
+    }
+
+    /// All that is wrong, or else what the user should know.
+    pub(super) fn finish(mut self, path: &Path, known: &str) -> Result<Vec<String>, DatasetError> {
         let shown = path.display();
         if self.bad_count > 0 {
             if self.bad_count > self.bad.len() {
@@ -222,21 +279,13 @@ impl Reading {
             }
             return Err(DatasetError::Lines(self.bad));
         }
-        if self.conversations.is_empty() {
-            return Err(DatasetError::Empty(path.to_owned()));
-        }
-        // A conversation's first turn has nothing to wait for.
-        for conversation in &mut self.conversations {
-            conversation.turns[0].delay_ms = 0.0;
-        }
-        let mut notes = Vec::new();
-        for (name, line) in &self.unknown {
-            notes.push(format!(
+        let unknown = self.unknown.iter();
+        let notes = unknown.map(|(name, line)| {
+            format!(
                 "{shown}:{line}: field {name} is not part of this format and is not used; {known}"
-            ));
-        }
-        let conversations = self.conversations;
-        Ok((Corpus { conversations }, notes))
+            )
+        });
+        Ok(notes.collect())
     }
 }
 

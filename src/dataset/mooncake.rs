@@ -18,13 +18,16 @@ use crate::config::{CorpusKind, Plan};
 use crate::tokenizer::Tokenizer;
 
 /// What may stand in a line.
-const KNOWN: &str = "known are input_length, hash_ids, text_input, output_length, timestamp, delay, session_id and extra";
+pub(super) const KNOWN: &str = "known are input_length, hash_ids, text_input, output_length, timestamp, delay, session_id and extra";
 
 /// Longest prompt of a line, as for made-up prompts.
 const INPUT_TOKENS_MOST: u64 = 1 << 24;
 
 /// Tokens of text that prompts are cut from.
 const SOURCE_TOKENS: usize = 1 << 20;
+
+/// Bytes of the texts of hash ids that are kept, and a block more.
+const BLOCK_BYTES_MOST: usize = 64 << 20;
 
 /// Reads the file at `path`. A hash id stands for `block_tokens` tokens.
 pub(super) fn read(
@@ -35,38 +38,36 @@ pub(super) fn read(
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
     let bytes = lines::bytes_of(path)?;
-    if tokenizer.count("The quick brown fox") == 0 {
-        return Err(DatasetError::UnusableTokenizer(tokenizer.name().to_owned()));
-    }
-    let pieces = Pieces::new(CorpusKind::Sonnet, tokenizer, seed, SOURCE_TOKENS);
-    let mut writer = Writer {
-        fitter: Fitter {
-            pieces: &pieces,
-            tokenizer,
-        },
-        block_tokens: block_tokens as usize,
-        blocks: HashMap::new(),
-        block_seed: child_seed(seed, "dataset.prompt.hash_block"),
-        rest_seed: child_seed(seed, "dataset.prompt.place"),
-        prompts: 0,
-        missed: 0,
-    };
+    check(tokenizer)?;
+    let pieces = source(tokenizer, seed);
+    let mut writer = Writer::new(Some((&pieces, tokenizer)), block_tokens, seed);
     let (mut corpus, mut notes) = lines::parse(&bytes, path, seed, KNOWN, |fields| {
         entry(fields, &mut writer)
     })?;
     notes.extend(lines::complete(plan, path, &mut corpus, seed));
-    if writer.missed > 0 {
-        notes.push(format!(
-            "{} of {} prompts could not be made to the exact length with the tokenizer {}",
-            writer.missed,
-            writer.prompts,
-            tokenizer.name()
-        ));
-    }
+    notes.extend(writer.note());
     Ok((corpus, notes))
 }
 
-fn entry(mut fields: Map<String, Value>, writer: &mut Writer<'_>) -> Result<Entry, String> {
+/// Refuses a tokenizer that no prompt can be made with.
+pub(super) fn check(tokenizer: &dyn Tokenizer) -> Result<(), DatasetError> {
+    if tokenizer.count("The quick brown fox") == 0 {
+        return Err(DatasetError::UnusableTokenizer(tokenizer.name().to_owned()));
+    }
+    Ok(())
+}
+
+/// The text that prompts are cut from.
+pub(super) fn source(tokenizer: &dyn Tokenizer, seed: u64) -> Pieces {
+    Pieces::new(CorpusKind::Sonnet, tokenizer, seed, SOURCE_TOKENS)
+}
+
+pub(super) fn entry(
+    mut fields: Map<String, Value>,
+    writer: &mut Writer<'_>,
+) -> Result<Entry, String> {
+    let number = writer.entries;
+    writer.entries += 1;
     lines::check_type(&mut fields, "mooncake_trace")?;
     for name in ["messages", "tools", "payload"] {
         if fields.contains_key(name) {
@@ -90,7 +91,7 @@ fn entry(mut fields: Map<String, Value>, writer: &mut Writer<'_>) -> Result<Entr
             return Err("field hash_ids: needs input_length, not text_input".to_owned());
         }
         (None, Some(text)) => text,
-        (Some(length), None) => writer.prompt(length, &hashes.unwrap_or_default())?,
+        (Some(length), None) => writer.prompt(number, length, &hashes.unwrap_or_default())?,
     };
     let (timestamp_ms, delay) = lines::timing(&mut fields)?;
     let turn = Turn {
@@ -144,19 +145,61 @@ fn hash_ids(fields: &mut Map<String, Value>) -> Result<Option<Vec<u64>>, String>
 }
 
 /// Writes prompts. Each hash id has a text of its own, the same wherever it stands.
-struct Writer<'a> {
-    fitter: Fitter<'a>,
+pub(super) struct Writer<'a> {
+    /// None for one that only checks what it is asked for: its prompts are empty.
+    fitter: Option<Fitter<'a>>,
     block_tokens: usize,
+    /// Texts of hash ids, to be used again. They hang on the id alone, so all can be forgotten.
     blocks: HashMap<u64, String>,
+    block_bytes: usize,
     block_seed: u64,
     rest_seed: u64,
+    /// Entries read: the number of the next one in its file.
+    entries: u64,
     prompts: u64,
     missed: u64,
 }
 
-impl Writer<'_> {
-    /// A prompt of `length` tokens: a block for each id, the last one cut to fit, and other text behind them where they are too short.
-    fn prompt(&mut self, length: usize, ids: &[u64]) -> Result<String, String> {
+impl<'a> Writer<'a> {
+    /// A writer of prompts cut from some text, or a checker.
+    pub(super) fn new(
+        text: Option<(&'a Pieces, &'a dyn Tokenizer)>,
+        block_tokens: u32,
+        seed: u64,
+    ) -> Writer<'a> {
+        Writer {
+            fitter: text.map(|(pieces, tokenizer)| Fitter { pieces, tokenizer }),
+            block_tokens: block_tokens as usize,
+            blocks: HashMap::new(),
+            block_bytes: 0,
+            block_seed: child_seed(seed, "dataset.prompt.hash_block"),
+            rest_seed: child_seed(seed, "dataset.prompt.place"),
+            entries: 0,
+            prompts: 0,
+            missed: 0,
+        }
+    }
+
+    /// The next entry is number `entry` of its file.
+    pub(super) fn go_to(&mut self, entry: u64) {
+        self.entries = entry;
+    }
+
+    /// Prompts of another length than was asked for.
+    pub(super) fn note(&self) -> Option<String> {
+        let tokenizer = self.fitter?.tokenizer;
+        (self.missed > 0).then(|| {
+            format!(
+                "{} of {} prompts could not be made to the exact length with the tokenizer {}",
+                self.missed,
+                self.prompts,
+                tokenizer.name()
+            )
+        })
+    }
+
+    /// The prompt of entry `number`, `length` tokens: a block for each id, the last one cut to fit, and other text behind them where they are too short.
+    fn prompt(&mut self, number: u64, length: usize, ids: &[u64]) -> Result<String, String> {
         let block = self.block_tokens;
         if !ids.is_empty() && (ids.len() - 1).saturating_mul(block) >= length {
             return Err(format!(
@@ -164,27 +207,36 @@ impl Writer<'_> {
                 ids.len()
             ));
         }
+        let Some(fitter) = self.fitter else {
+            return Ok(String::new());
+        };
         let whole = (length / block).min(ids.len());
         let mut head = String::new();
         for &id in &ids[..whole] {
-            head.push_str(self.block(id));
+            head.push_str(self.block(fitter, id));
         }
         let mut generator = match ids.get(whole) {
             Some(&id) => numbered(self.block_seed, id),
-            None => numbered(self.rest_seed, self.prompts),
+            None => numbered(self.rest_seed, number),
         };
-        let start = generator.random_range(0..self.fitter.pieces.len());
-        let fitted = self.fitter.fit(&head, start, length);
+        let start = generator.random_range(0..fitter.pieces.len());
+        let fitted = fitter.fit(&head, start, length);
         self.prompts += 1;
         self.missed += u64::from(fitted.off_by != 0);
         Ok(fitted.text)
     }
 
-    fn block(&mut self, id: u64) -> &str {
-        let (fitter, seed, tokens) = (self.fitter, self.block_seed, self.block_tokens);
+    fn block(&mut self, fitter: Fitter<'_>, id: u64) -> &str {
+        if self.block_bytes > BLOCK_BYTES_MOST {
+            self.blocks.clear();
+            self.block_bytes = 0;
+        }
+        let (seed, tokens, bytes) = (self.block_seed, self.block_tokens, &mut self.block_bytes);
         self.blocks.entry(id).or_insert_with(|| {
             let start = numbered(seed, id).random_range(0..fitter.pieces.len());
-            fitter.fit("", start, tokens).text
+            let text = fitter.fit("", start, tokens).text;
+            *bytes += text.len();
+            text
         })
     }
 }

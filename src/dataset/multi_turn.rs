@@ -11,7 +11,7 @@ use super::lines::{self, Entry, shown, text_field};
 use super::{ContextMode, Corpus, DatasetError, single_turn};
 
 /// What may stand in a line.
-const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, role, output_length, delay, timestamp and extra";
+pub(super) const KNOWN: &str = "known are session_id and turns, and in a turn text, texts, role, output_length, delay, timestamp and extra";
 
 /// Reads lines. `path` is for messages only. Turns have no model yet.
 pub(super) fn parse(
@@ -22,7 +22,7 @@ pub(super) fn parse(
     lines::parse(bytes, path, seed, KNOWN, entry)
 }
 
-fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {
+pub(super) fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {
     lines::check_type(&mut fields, "multi_turn")?;
     let session = text_field(&mut fields, "session_id")?;
     let list = match fields.remove("turns") {

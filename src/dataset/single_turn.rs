@@ -11,7 +11,7 @@ use super::lines::{self, Entry, shown, text_field};
 use super::{ContextMode, Corpus, DatasetError, Turn};
 
 /// What may stand in a line.
-const KNOWN: &str =
+pub(super) const KNOWN: &str =
     "known are text, texts, role, session_id, output_length, delay, timestamp and extra";
 
 /// Fields that this format has for other kinds of input.
@@ -34,7 +34,7 @@ pub(crate) fn parse(
     lines::parse(bytes, path, seed, KNOWN, entry)
 }
 
-fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {
+pub(super) fn entry(mut fields: Map<String, Value>) -> Result<Entry, String> {
     lines::check_type(&mut fields, "single_turn")?;
     let session = text_field(&mut fields, "session_id")?;
     let turn = turn(&mut fields)?;

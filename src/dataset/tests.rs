@@ -43,6 +43,7 @@ fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             output_tokens: None,
             system_prompt: None,
             fixed_schedule: None,
+            streaming: Streaming::Auto,
         },
         phases: Vec::new(),
         goodput: Vec::new(),

@@ -1,6 +1,7 @@
-//! Bodies that are known before the run.
+//! Bodies that are known before they are sent.
 //!
-//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply. Never: renders while load is sent.
+//! In: the plan and the corpus, or one conversation of a streamed dataset. Out: shared bytes for each turn that needs no live reply.
+//! Never: renders on a worker.
 
 use std::sync::Arc;
 
@@ -40,6 +41,29 @@ impl Bodies {
     pub fn body(&self, conversation: u32, turn: u32) -> Option<&Arc<[u8]>> {
         let turns = self.bodies.get(conversation as usize)?;
         turns.get(turn as usize)?.as_ref()
+    }
+}
+
+/// A request that was made while the load was on, from a dataset that is streamed: what else would be asked of the corpus.
+#[derive(Debug)]
+pub struct Made {
+    /// Id of its conversation in files.
+    pub id: String,
+    /// Output limit.
+    pub max_tokens: Option<u32>,
+    /// Its body.
+    pub body: Arc<[u8]>,
+}
+
+impl Made {
+    /// Renders the only turn of `conversation`. Panics when it has none.
+    #[must_use]
+    pub fn new(plan: &EndpointPlan, conversation: Conversation) -> Made {
+        Made {
+            body: render(plan, &conversation, 0, &[]).into(),
+            max_tokens: conversation.turns[0].max_tokens,
+            id: conversation.id,
+        }
     }
 }
 

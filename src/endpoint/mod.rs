@@ -16,7 +16,7 @@ mod tests;
 mod usage;
 mod usual;
 
-pub use bodies::Bodies;
+pub use bodies::{Bodies, Made};
 pub use body::{default_path, render};
 pub use content::shows_content;
 pub use headers::HeaderTemplate;

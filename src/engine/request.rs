@@ -2,21 +2,23 @@
 //!
 //! In: intents of the schedule. Out: connects and sends. Never: renders a body that could have been rendered before.
 
+use std::sync::Arc;
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::clock::Tick;
 use crate::config::{ConnectionReuse, PhaseKind};
 use crate::driver::{ConnId, Op};
-use crate::endpoint::Reply;
-use crate::record::{Outcome, RequestId};
+use crate::endpoint::{Made, Reply};
+use crate::record::{Exchange, Outcome, RequestId};
 use crate::schedule::{Course, Intent, IntentKind};
 use crate::wire::Fault;
 
-use super::Engine;
 use super::conn::State;
 use super::flight::Flight;
 use super::phase::Waiting;
+use super::{Engine, Workload};
 
 /// One playing of a conversation.
 #[derive(Debug)]
@@ -76,15 +78,7 @@ impl Engine {
     /// Sends what the schedule says, now.
     pub(super) fn begin(&mut self, intent: Intent, now: Tick) {
         let counted = self.phases.running().schedule.next_request_number();
-        let session = match intent.kind {
-            IntentKind::Start { session } => self.start_session(session),
-            IntentKind::Continue => self
-                .phases
-                .running()
-                .ready
-                .pop_front()
-                .expect("the schedule counts ready turns"),
-        };
+        let (session, made) = self.session_of(intent.kind);
         let last_turns = &mut self.phases.running().last_turns;
         *last_turns += u64::from(session.is_last_turn());
         let number = match &session.course {
@@ -96,9 +90,12 @@ impl Engine {
         let mut flight = self.take_flight();
         flight.serial = self.serial;
         flight.prefill = self.phases.running().schedule.limits_prefill();
-        flight.tokens = self
-            .workload
-            .reply_tokens(session.conversation, session.turn);
+        flight.tokens = match &made {
+            Some(made) => made.max_tokens,
+            None => self
+                .workload
+                .reply_tokens(session.conversation, session.turn),
+        };
         flight.is_to_be_cancelled = self.draws_cancellation(phase, number);
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
@@ -118,19 +115,7 @@ impl Engine {
             last_turn: session.is_last_turn(),
             url: session.url,
         };
-        let prepared = self.workload.body(session.conversation, session.turn);
-        exchange.live_body = match prepared {
-            Some(_) => None,
-            None => Some(self.workload.live_body(
-                session.conversation,
-                session.turn,
-                &session.history,
-            )),
-        };
-        let body_length = prepared
-            .as_ref()
-            .or(exchange.live_body.as_ref())
-            .map_or(0, |body| body.len());
+        let body_length = choose_body(&*self.workload, exchange, &session, made);
         exchange.request_body_bytes = body_length as u64;
         self.workload.write_head(
             &mut exchange.request_head,
@@ -142,6 +127,20 @@ impl Engine {
         self.counts.sent += 1;
         self.counts.in_flight += 1;
         self.assign(flight, session, now);
+    }
+
+    /// Who speaks next, and what was made for it during the run.
+    fn session_of(&mut self, kind: IntentKind) -> (Session, Option<Arc<Made>>) {
+        match kind {
+            IntentKind::Start { session } => {
+                let made = self.workload.take_made(session);
+                (self.start_session(session), made)
+            }
+            IntentKind::Continue => {
+                let ready = self.phases.running().ready.pop_front();
+                (ready.expect("the schedule counts ready turns"), None)
+            }
+        }
     }
 
     /// An empty flight. A spare one was given an empty exchange when its last one was handed over.
@@ -425,4 +424,25 @@ impl Engine {
         }
         self.finish(conn, Outcome::Success, now);
     }
+}
+
+/// Gives `exchange` the body of its turn, unless it is one that the corpus has; says how long it is.
+fn choose_body(
+    workload: &dyn Workload,
+    exchange: &mut Exchange,
+    session: &Session,
+    made: Option<Arc<Made>>,
+) -> usize {
+    let (conversation, turn) = (session.conversation, session.turn);
+    exchange.made = made;
+    let body = match &exchange.made {
+        Some(made) => Arc::clone(&made.body),
+        None => match workload.body(conversation, turn) {
+            Some(body) => return body.len(),
+            None => workload.live_body(conversation, turn, &session.history),
+        },
+    };
+    let length = body.len();
+    exchange.live_body = Some(body);
+    length
 }

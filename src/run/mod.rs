@@ -14,8 +14,10 @@ use crate::report::{ArtifactNames, Log, ReportError, tell};
 
 mod client;
 mod cores;
+mod feeder;
 mod finish;
 mod gate;
+mod inputs;
 mod machine;
 mod prepare;
 mod queue;
@@ -28,6 +30,7 @@ mod workers;
 mod workload;
 
 use cores::Cores;
+use feeder::FedTally;
 use gate::Gate;
 use machine::Machine;
 use prepare::Prepared;
@@ -194,6 +197,8 @@ struct Run {
     clock: Clock,
     reach: client::Reach,
     overflowed: u64,
+    /// What became of a streamed dataset.
+    fed: Option<FedTally>,
     interrupted: bool,
     machine: MachineFacts,
     /// What became of a worker that did not do its work.
@@ -252,24 +257,18 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
-    log.line(
-        LogLevel::Info,
-        &format!(
-            "driver: {} ({}); workers on cores {:?}",
-            reach.driver.name(),
-            reach.driver.reason(),
-            cores.workers
-        ),
-    );
+    log_driver(log, &reach, cores);
     let machine = Machine::read(cores);
     let rivals = Rivals::begin(cores, &clock);
-    let workers = workers::start(prepared, cores, &clock, &reach, &gate, ends)?;
+    let (feeder, feeds) = feeder::start(prepared, cores, &gate, &clock)?;
+    let workers = workers::start(prepared, cores, &clock, &reach, &gate, (ends, feeds))?;
     let recorder = cores.spawn_recorder(recorder)?;
     let mut watched = Watched::new(&clock, workers.numbers());
     let over = (&workers, &mut watched);
     let watching = || watch::until_over(plan, &gate, &live, &clock, signals, over);
     let interrupted = cores::on_idle_thread("watcher", watching)?;
-    let (mut workers, failure) = workers.join();
+    let (mut workers, mut failure) = workers.join();
+    let fed = feeder::join(feeder, &mut failure);
     let machine = MachineFacts {
         rivals: rivals.found(&workers.health),
         ..machine.facts()
@@ -290,8 +289,21 @@ fn conduct(
         reach,
         clock,
         overflowed,
+        fed,
         interrupted,
         machine,
         failure,
     })
+}
+
+fn log_driver(log: &Log, reach: &client::Reach, cores: &Cores) {
+    log.line(
+        LogLevel::Info,
+        &format!(
+            "driver: {} ({}); workers on cores {:?}",
+            reach.driver.name(),
+            reach.driver.reason(),
+            cores.workers
+        ),
+    );
 }

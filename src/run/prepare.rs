@@ -10,13 +10,13 @@ use crate::clock::{Nanos, Rate};
 use crate::config::{
     Arrivals, LogLevel, PhasePlan, Plan, Problem, Problems, TargetUrl, check_goodput,
 };
-use crate::dataset::{self, Corpus};
+use crate::dataset::{self, Begins, Corpus, Dataset};
 use crate::driver::StampSource;
 use crate::endpoint::{Bodies, HeaderTemplate, render};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
-use crate::schedule::{Timeline, url_order};
+use crate::schedule::{Players, Timeline, url_order};
 use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
@@ -53,9 +53,20 @@ impl Prepared {
             .map(resolve)
             .collect::<Result<Vec<_>, _>>()?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
-        let (corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
-        check_users(&plan, &corpus)?;
-        let timeline = Arc::new(Timeline::new(corpus.begins()));
+        let (dataset, corpus_notes) = dataset::open(&plan, &*loaded.tokenizer, seed)?;
+        let (corpus, streamed, timeline) = match dataset {
+            Dataset::Loaded(corpus) => {
+                check_users(&plan, &corpus)?;
+                let timeline = Timeline::new(corpus.begins());
+                (corpus, None, timeline)
+            }
+            Dataset::Streamed(streamed, Begins { due, first, listed }) => {
+                let players = listed.map_or(Players::From(first), Players::Listed);
+                let timeline = Timeline::of(due, players);
+                (Corpus::default(), Some(Arc::from(streamed)), timeline)
+            }
+        };
+        let timeline = Arc::new(timeline);
         let bodies = Arc::new(Bodies::render_all(&plan.endpoint, &corpus));
         let headers = HeaderTemplate::new(&plan.endpoint);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
@@ -63,6 +74,7 @@ impl Prepared {
             material: Arc::new(Material {
                 plan,
                 corpus,
+                streamed,
                 bodies,
                 headers,
                 timeline,
@@ -131,7 +143,10 @@ impl Prepared {
     /// What `--verbose` asks to see in the log.
     pub(super) fn log_details(&self, log: &Log) {
         let material = &self.material;
-        let conversations = material.corpus.conversations.len();
+        let conversations = match material.streamed {
+            Some(_) => material.timeline.len(),
+            None => material.corpus.conversations.len(),
+        };
         let seed = material.seed;
         log.line(
             LogLevel::Debug,

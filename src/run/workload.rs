@@ -6,19 +6,23 @@ use std::sync::Arc;
 
 use crate::clock::Nanos;
 use crate::config::Plan;
-use crate::dataset::{ContextMode, Corpus, Sampler};
-use crate::endpoint::{Bodies, HeaderTemplate, Reply, render, shows_content};
+use crate::dataset::{ContextMode, Corpus, Sampler, Streamed};
+use crate::endpoint::{Bodies, HeaderTemplate, Made, Reply, render, shows_content};
 use crate::engine::Workload;
 use crate::record::{Exchange, reply_of};
 use crate::schedule::Timeline;
 use crate::wire::write_request_head;
 
+use super::feeder::WorkerFeed;
+
 /// What every worker reads and none writes.
 pub(super) struct Material {
     /// The plan.
     pub(super) plan: Arc<Plan>,
-    /// Conversations.
+    /// Conversations; none where the dataset is streamed.
     pub(super) corpus: Arc<Corpus>,
+    /// What a feeder makes requests of.
+    pub(super) streamed: Option<Arc<Streamed>>,
     /// Their bodies.
     pub(super) bodies: Arc<Bodies>,
     /// Header fields.
@@ -33,16 +37,20 @@ pub(super) struct Material {
 pub(super) struct CorpusWorkload {
     material: Arc<Material>,
     sampler: Sampler,
+    /// What the feeder makes, where the dataset is streamed.
+    feed: Option<WorkerFeed>,
 }
 
 impl CorpusWorkload {
-    /// A workload over `material`.
-    pub(super) fn new(material: &Arc<Material>) -> CorpusWorkload {
-        let count = material.corpus.conversations.len();
+    /// A workload over `material`, or over what `feed` brings.
+    pub(super) fn new(material: &Arc<Material>, feed: Option<WorkerFeed>) -> CorpusWorkload {
+        // A streamed dataset is played in its schedule's order.
+        let count = material.corpus.conversations.len().max(1);
         let sampling = material.plan.dataset.sampling;
         CorpusWorkload {
             sampler: Sampler::new(sampling, count, material.seed, 0),
             material: Arc::clone(material),
+            feed,
         }
     }
 }
@@ -56,7 +64,18 @@ impl Workload for CorpusWorkload {
         self.sampler.pick(session)
     }
 
+    fn made_below(&self) -> Option<u64> {
+        self.feed.as_ref().map(WorkerFeed::made_below)
+    }
+
+    fn take_made(&mut self, session: u64) -> Option<Arc<Made>> {
+        self.feed.as_mut()?.take(session)
+    }
+
     fn turn_count(&self, conversation: u32) -> u32 {
+        if self.feed.is_some() {
+            return 1;
+        }
         let turns = self.material.corpus.conversations[conversation as usize]
             .turns
             .len();

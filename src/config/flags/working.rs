@@ -108,6 +108,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--header", "-H"] Pairs, "", "Extra request headers, as Name:Value or a JSON object.";
         ["--input-file"] Path, "", "Dataset file.";
         ["--custom-dataset-type"] Choice(DATASET_TYPES), "from the first line", "Format of the dataset file: single-turn, multi-turn or mooncake-trace.";
+        ["--stream-input"] Choice(&["auto", "always", "never"]), "auto", "Make the requests of a long trace while it is replayed, in bounded memory: auto does from 64 MiB on.";
         ["--dataset-sampling-strategy"] Choice(&["random", "sequential", "shuffle"]), "sequential", "Order in which conversations are drawn.";
         ["--random-seed"] Integer(0, u64::MAX), "from the system", "Root of everything random; the same seed gives the same run.";
         ["--fixed-schedule"] Switch, "on for a trace", "Send at the dataset's own timestamps; on by itself for a file that is named a trace and begins with one.";
