@@ -1,4 +1,6 @@
 //! What is made one by one is what is built at once.
+//!
+//! In: small traces. Out: whether the two ways agree. Never: an order in which it would matter.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
