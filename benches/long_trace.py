@@ -18,10 +18,11 @@ def write_trace(path, lines, per_second):
 
 
 def run(arguments, trace, way, end_ms, url, folder):
-    """One replay of the first `end_ms` of the trace. Memory is VmHWM of the process, looked at often, as its end forgets it."""
+    """One replay of the first `end_ms` of a trace. Memory is VmHWM of the process, looked at often, as its end forgets it."""
     words = [
         arguments.binary, "profile", "--model", "mock-model", "--url", url, "--tokenizer", "gpt2", "--streaming", "--random-seed", 1,
-        "--input-file", trace, "--custom-dataset-type", "mooncake_trace", "--fixed-schedule", "--fixed-schedule-end-offset", end_ms,
+        "--input-file", trace, "--custom-dataset-type", "mooncake_trace", "--fixed-schedule",
+        *(["--benchmark-duration", end_ms / 1000] if arguments.all_wait else ["--fixed-schedule-end-offset", end_ms]),
         "--stream-input", way, "--artifact-dir", folder / way, "--ui", "none", "--export-level", "summary", "--cpus", arguments.client_core]
     begun = time.monotonic()
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -75,6 +76,7 @@ if __name__ == "__main__":
     made.add_argument("--lines", type=int, default=10_000_000, help="lines of the trace")
     made.add_argument("--per-second", type=int, default=200, help="its requests per second")
     made.add_argument("--seconds", type=float, default=20, help="how much of it is replayed")
+    made.add_argument("--all-wait", action="store_true", help="leave nothing out: all lines wait for their time, and the run ends before most of them")
     made.add_argument("--limit-s", type=float, default=900, help="the longest that one run may take")
     made.add_argument("--ways", default="always,never", help="which ways: always is streamed, never is loaded")
     arguments = made.parse_args()

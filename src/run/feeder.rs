@@ -321,3 +321,6 @@ impl Feeding<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! once, or hours of work for one file.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::endpoint::Made;
 use crate::report::{InputBodies, tell};
@@ -45,15 +45,26 @@ pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodie
         }
     };
     let numbers = material.timeline.conversations();
+    let missing = Cell::new(None);
     let conversation = |index: usize| {
         let number = numbers.at(index)?;
-        // A file that was changed since is told of by the feeder.
-        let conversation = maker.borrow_mut().make(0, number).ok()?;
-        let made = Made::new(&material.plan.endpoint, conversation);
-        Some((made.id, vec![Cow::Owned(made.body.to_vec())]))
+        match maker.borrow_mut().make(0, number) {
+            Ok(conversation) => {
+                let made = Made::new(&material.plan.endpoint, conversation);
+                Some((made.id, vec![Cow::Owned(made.body.to_vec())]))
+            }
+            Err(error) => {
+                missing.set(Some(error));
+                None
+            }
+        }
     };
-    write(Some(&InputBodies {
+    let written = write(Some(&InputBodies {
         count,
         conversation: &conversation,
-    }))
+    }));
+    if let Some(error) = missing.take() {
+        tell(&format!("Note: inputs.json is not whole: {error}"));
+    }
+    written
 }
