@@ -930,14 +930,17 @@ fn close_notify_ends_a_body_without_the_end_of_the_connection() {
 
 #[test]
 fn a_certificate_that_does_not_hold_is_a_tls_fault() {
-    for client in [
-        secure::client("peer.test", false),
-        secure::client("other.test", true),
+    for (client, fault) in [
+        (
+            secure::client("peer.test", false),
+            Fault::TlsUnknownAuthority,
+        ),
+        (secure::client("other.test", true), Fault::TlsWrongName),
     ] {
         let answer = Answer::stream(3, Nanos(MILLI));
         let played = play_one_secure(client, secure_host(), Faults::none(), answer);
         for exchange in &played.exchanges {
-            assert_eq!(exchange.outcome, Ended::Fault(Fault::Tls));
+            assert_eq!(exchange.outcome, Ended::Fault(fault));
             assert_eq!(exchange.ticks.first_byte_sent, Tick::NEVER);
         }
     }

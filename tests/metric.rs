@@ -758,6 +758,8 @@ fn tags_are_unique_and_the_main_table_is_in_its_order() {
         "Input Sequence Length",
         "Output Token Throughput",
         "Input Token Throughput",
+        "Image Throughput",
+        "Image Latency",
         "Request Throughput",
         "Goodput",
         "Completed Requests (Success + Error)",

@@ -24,6 +24,8 @@ pub struct DialectFacts {
     pub system_slot: bool,
     /// Carries earlier turns and what was replied to them.
     pub history: bool,
+    /// The built-in server speaks it.
+    pub built_in: bool,
     /// Takes pictures.
     pub images: bool,
     /// Takes sounds.
@@ -45,6 +47,7 @@ const TEXT: DialectFacts = DialectFacts {
     counts_input: true,
     system_slot: false,
     history: false,
+    built_in: false,
     images: false,
     audio: false,
     video: false,
@@ -86,6 +89,7 @@ dialects! {
     /// `/v1/chat/completions`.
     Chat {
         name: "chat",
+        built_in: true,
         path: "/v1/chat/completions",
         system_slot: true,
         history: true,
@@ -97,12 +101,14 @@ dialects! {
     /// `/v1/completions`.
     Completions {
         name: "completions",
+        built_in: true,
         path: "/v1/completions",
         ..TEXT
     }
     /// `/v1/responses`.
     Responses {
         name: "responses",
+        built_in: true,
         path: "/v1/responses",
         system_slot: true,
         history: true,
@@ -113,6 +119,7 @@ dialects! {
     /// Anthropic's `/v1/messages`.
     Messages {
         name: "messages",
+        built_in: true,
         path: "/v1/messages",
         system_slot: true,
         history: true,
@@ -122,6 +129,7 @@ dialects! {
     /// `/generate` of text-generation-inference.
     HuggingfaceGenerate {
         name: "huggingface_generate",
+        built_in: true,
         path: "/generate",
         streaming_path: Some("/generate_stream"),
         ..TEXT
@@ -186,6 +194,32 @@ dialects! {
         counts_input: false,
         images: true,
         ..NUMBERS
+    }
+    /// `/v1/audio/transcriptions`.
+    AudioTranscription {
+        name: "audio_transcription",
+        path: "/v1/audio/transcriptions",
+        title: "Audio Transcription Metrics",
+        counts_input: false,
+        audio: true,
+        content_type: "multipart/form-data; boundary=tokenring-7b1c5f0e9d3a4286b4f7",
+        ..NUMBERS
+    }
+    /// Bodies that a dataset gives whole, at the URL as it is.
+    Raw {
+        name: "raw",
+        images: true,
+        audio: true,
+        video: true,
+        ..TEXT
+    }
+    /// Bodies that the user writes as a template, at the URL as it is.
+    Template {
+        name: "template",
+        images: true,
+        audio: true,
+        video: true,
+        ..TEXT
     }
 }
 

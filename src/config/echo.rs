@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::fixed_schedule::FixedSchedule;
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
+use super::media::sound_lists;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
 use super::rate::{Gaps, LatePolicy};
 use super::url_strategy::UrlStrategy;
@@ -343,26 +344,10 @@ fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
-    sound_lists(settings, plan, &mut dataset);
-    dataset
-}
-
-/// Lists of numbers, which the settings have as texts.
-fn sound_lists(settings: &Settings, plan: &Plan, dataset: &mut Map<String, Value>) {
-    if let Some(sounds) = &plan.dataset.prompts.media.sounds {
-        for (flag, path, values) in [
-            ("--audio-depths", "audio.depths", json!(sounds.depths)),
-            (
-                "--audio-sample-rates",
-                "audio.sample_rates",
-                json!(sounds.rates_hz),
-            ),
-        ] {
-            if settings.given(flag) {
-                put(dataset, path, values);
-            }
-        }
+    for (path, values) in sound_lists(settings, &plan.dataset.prompts.media) {
+        put(&mut dataset, path, values);
     }
+    dataset
 }
 
 fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {

@@ -26,6 +26,13 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     let custom_path = settings.text("--custom-endpoint").map(str::to_owned);
     check_dependencies(settings, kind, problems);
     check_seconds(settings, "--request-timeout-seconds", problems);
+    if !settings.given("--url") && !kind.facts().built_in {
+        problems.push(format!(
+            "--endpoint-type {} needs --url: the built-in server speaks {}",
+            kind.name(),
+            EndpointKind::names_of(|facts| facts.built_in)
+        ));
+    }
     let urls = urls(settings, kind.default_path(streaming), problems);
     let secure = urls.iter().any(|url| url.tls);
     EndpointPlan {

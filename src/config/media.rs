@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
@@ -319,4 +321,21 @@ fn refuse_idle(settings: &Settings, flags: &[&str], needed: &str, problems: &mut
             settings.spelling(flag)
         ));
     }
+}
+
+/// Lists of numbers that were given, which the settings have as texts, and their places in the report's configuration of the dataset.
+pub(super) fn sound_lists(settings: &Settings, plan: &MediaPlan) -> Vec<(&'static str, Value)> {
+    let Some(sounds) = &plan.sounds else {
+        return Vec::new();
+    };
+    let lists = [
+        ("--audio-depths", "audio.depths", json!(sounds.depths)),
+        (
+            "--audio-sample-rates",
+            "audio.sample_rates",
+            json!(sounds.rates_hz),
+        ),
+    ];
+    let given = lists.into_iter().filter(|(flag, ..)| settings.given(flag));
+    given.map(|(_, path, values)| (path, values)).collect()
 }

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use super::chat::Chat;
 use super::completions::Completions;
 use super::embeddings::Embeddings;
+use super::found::Answer;
 use super::huggingface::HuggingfaceGenerate;
 use super::messages::Messages;
 use super::rankings::Rankings;
+use super::raw::Raw;
 use super::responses::Responses;
 use super::retrieval::ImageRetrieval;
 use super::solido::SolidoRag;
+use super::template::Template;
+use super::transcription::AudioTranscription;
 use super::{ApiError, Dialect};
 use crate::config::{EndpointKind, EndpointPlan};
 
@@ -32,5 +36,8 @@ pub(super) fn dialect(plan: &EndpointPlan) -> Result<Arc<dyn Dialect>, ApiError>
         EndpointKind::CohereRankings => Arc::new(Rankings::Cohere),
         EndpointKind::HfTeiRankings => Arc::new(Rankings::Tei),
         EndpointKind::ImageRetrieval => Arc::new(ImageRetrieval),
+        EndpointKind::AudioTranscription => Arc::new(AudioTranscription),
+        EndpointKind::Raw => Arc::new(Raw(Answer::new(&plan.extra_inputs)?)),
+        EndpointKind::Template => Arc::new(Template::new(plan)?),
     })
 }

@@ -222,6 +222,20 @@ struct Run {
     failure: Option<String>,
 }
 
+/// An error if connections were to be open ahead and not one was: then nothing was sent.
+fn some_opened(plan: &Plan, gate: &Gate) -> Result<(), RunError> {
+    let Some((count, fault)) = gate.nothing_opened() else {
+        return Ok(());
+    };
+    let servers = plan.endpoint.urls.iter();
+    let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
+    Err(RunError::PreConnect {
+        count,
+        server: servers.collect::<Vec<_>>().join(", "),
+        why: fault.message().trim_end_matches('.'),
+    })
+}
+
 fn start_built_in_server(
     plan: &mut Plan,
     cores: &Cores,
@@ -292,23 +306,14 @@ fn conduct(
         .join()
         .map_err(|_| RunError::Thread("the recorder thread died".to_owned()))?
         .complete();
-    if let Some((count, fault)) = gate.nothing_opened() {
-        let servers = plan.endpoint.urls.iter();
-        let servers = servers.map(|url| format!("{}:{}", url.host, url.port));
-        return Err(RunError::PreConnect {
-            count,
-            server: servers.collect::<Vec<_>>().join(", "),
-            why: fault.message().trim_end_matches('.'),
-        });
-    }
-    let overflowed = overflowed.load(Ordering::Relaxed);
+    some_opened(plan, &gate)?;
     Ok(Run {
         recorded,
         workers,
         calibration,
         reach,
         clock,
-        overflowed,
+        overflowed: overflowed.load(Ordering::Relaxed),
         fed,
         interrupted,
         machine,

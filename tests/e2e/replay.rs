@@ -91,16 +91,16 @@ fn the_example_traces_are_played_whole() {
     // File, format, requests, prompt tokens of all (none where the file has texts or grows with live replies), output tokens of all.
     let cases = [
         (
-            "mooncake_lengths.jsonl",
+            "mooncake_trace-lengths.jsonl",
             "mooncake_trace",
             24,
             Some(41_218.0),
         ),
-        ("mooncake_texts.jsonl", "mooncake_trace", 4, None),
-        ("mooncake_messages.jsonl", "mooncake_trace", 3, None),
-        ("mooncake_payloads.jsonl", "mooncake_trace", 2, None),
-        ("bailian.jsonl", "bailian_trace", 6, None),
-        ("burst_gpt.csv", "burst_gpt_trace", 5, Some(2_225.0)),
+        ("mooncake_trace-texts.jsonl", "mooncake_trace", 4, None),
+        ("mooncake_trace-messages.jsonl", "mooncake_trace", 3, None),
+        ("mooncake_trace-payloads.jsonl", "mooncake_trace", 2, None),
+        ("bailian_trace.jsonl", "bailian_trace", 6, None),
+        ("burst_gpt_trace.csv", "burst_gpt_trace", 5, Some(2_225.0)),
     ];
     for (file, kind, requests, tokens) in cases {
         let run = Tool::profile(&format!(

@@ -263,7 +263,8 @@ proptest! {
         let conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         for &kind in EndpointKind::ALL {
             let body = api(kind).render(&conversation, 0, &[]);
-            prop_assert!(serde_json::from_slice::<Value>(&body).is_ok());
+            let form = kind.facts().content_type != "application/json";
+            prop_assert!(form || serde_json::from_slice::<Value>(&body).is_ok());
         }
     }
 }

@@ -231,7 +231,11 @@ fn what_a_deadline_leaves_of_a_trace_is_counted_if_it_was_due() {
                 }
             }
         }
-        assert_eq!(played.counts.profiling.unsent, unsent, "seed {seed}");
+        assert_eq!(
+            played.counts.profiling.unsent,
+            i64::from(unsent),
+            "seed {seed}"
+        );
         left += unsent;
     }
     assert!(left > 20, "{left}");

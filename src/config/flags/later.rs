@@ -37,7 +37,7 @@ pub const LATER: &[Flag] = refused_table! {
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
     }
-    Later "rankings endpoints are planned; chat and completions work" {
+    Later "made-up rankings are planned; give a file whose texts are named query and passages" {
         ["--rankings-passages-mean"] Text;
         ["--rankings-passages-stddev"] Text;
         ["--rankings-passages-prompt-token-mean"] Text;

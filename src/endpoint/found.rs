@@ -1,0 +1,121 @@
+//! Replies of an API that only the user knows.
+//!
+//! In: a reply in JSON or plain text, and where its answer stands if the user said. Out: a piece. Never: usage, which such a reply has
+//! under no known name.
+
+use jmespath::{Expression, Variable};
+use serde_json::{Map, Value};
+
+use super::input::array;
+use super::parse::peer_error;
+use super::{ApiError, Piece};
+
+/// Where the answer stands.
+#[derive(Debug, Default)]
+pub(super) enum Answer {
+    /// Wherever an answer usually stands.
+    #[default]
+    Usual,
+    /// At a JSON pointer (RFC 6901).
+    Pointer(String),
+    /// At what a JMESPath expression selects.
+    Path(Box<Expression<'static>>),
+}
+
+impl Answer {
+    /// As the extra input `response_field` says.
+    pub(super) fn new(extras: &Map<String, Value>) -> Result<Answer, ApiError> {
+        let refused =
+            |sentence: String| ApiError(format!("--extra-inputs response_field {sentence}"));
+        match extras.get("response_field") {
+            None | Some(Value::Null) => Ok(Answer::Usual),
+            Some(Value::String(pointer)) if pointer.starts_with('/') => {
+                Ok(Answer::Pointer(pointer.clone()))
+            }
+            Some(Value::String(path)) => match jmespath::compile(path) {
+                Ok(expression) => Ok(Answer::Path(Box::new(expression))),
+                Err(error) => Err(refused(format!(
+                    "{path:?} is no JMESPath at offset {}; give one such as output.text, or a JSON pointer such as /output/text",
+                    error.offset
+                ))),
+            },
+            Some(other) => Err(refused(format!(
+                "{other} is no text; give a JMESPath or a JSON pointer"
+            ))),
+        }
+    }
+
+    /// What a reply carried.
+    pub(super) fn piece(&self, root: &Value) -> Piece {
+        let mut piece = Piece {
+            error: peer_error(root),
+            ..Piece::default()
+        };
+        let found = match self {
+            Answer::Usual => None,
+            Answer::Pointer(pointer) => root.pointer(pointer).cloned(),
+            Answer::Path(expression) => selected(expression, root),
+        };
+        match found.filter(|value| !value.is_null()) {
+            Some(value) => put(&value, &mut piece),
+            None => usual(root, &mut piece),
+        }
+        piece
+    }
+
+    /// What a reply that is no JSON carried: itself.
+    pub(super) fn plain(data: &[u8]) -> Piece {
+        let text = String::from_utf8_lossy(data);
+        Piece {
+            text: (!text.trim().is_empty() && text != "[DONE]").then(|| text.into_owned()),
+            ..Piece::default()
+        }
+    }
+}
+
+fn selected(expression: &Expression<'static>, root: &Value) -> Option<Value> {
+    let variable = Variable::try_from(root.clone()).ok()?;
+    let found = expression.search(variable).ok()?;
+    serde_json::to_value(&*found).ok()
+}
+
+/// A selected value: a text, texts, or something that is no text.
+fn put(value: &Value, piece: &mut Piece) {
+    match value {
+        Value::String(text) => piece.text = (!text.is_empty()).then(|| text.clone()),
+        Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => {
+            let texts: String = items.iter().filter_map(Value::as_str).collect();
+            piece.text = (!texts.is_empty()).then_some(texts);
+        }
+        Value::Array(items) if items.is_empty() => {}
+        _ => piece.data = true,
+    }
+}
+
+/// Embeddings, then scores, then text, in the places that AIPerf looks at and in its order.
+fn usual(root: &Value, piece: &mut Piece) {
+    let filled = |name| !array(&root[name]).is_empty();
+    let embedded = array(&root["data"])
+        .iter()
+        .any(|item| !item["embedding"].is_null());
+    let numbers = ["embeddings", "embedding", "rankings", "results"];
+    if embedded || numbers.into_iter().any(filled) {
+        piece.data = true;
+        return;
+    }
+    let choice = &root["choices"][0];
+    let places = ["text", "content", "response", "output", "result"].map(|name| &root[name]);
+    let choices = [
+        &choice["text"],
+        &choice["message"]["content"],
+        &choice["delta"]["content"],
+    ];
+    let text = places
+        .into_iter()
+        .chain(choices)
+        .find_map(|value| value.as_str().filter(|t| !t.is_empty()));
+    piece.text = text.map(str::to_owned);
+    if let (None, Value::String(whole)) = (text, root) {
+        put(&Value::from(whole.as_str()), piece);
+    }
+}
