@@ -389,8 +389,8 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
     // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect,
-    // --tokenize-prompt, --late-policy, --skip-bad-lines, --insecure, --cacert, --cert, --key and --tls-server-name.
-    assert_eq!(flags::profile().count(), 284);
+    // --tokenize-prompt, --late-policy, --stream-input, --skip-bad-lines, --insecure, --cacert, --cert, --key and --tls-server-name.
+    assert_eq!(flags::profile().count(), 285);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();

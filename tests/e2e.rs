@@ -37,6 +37,8 @@ mod server;
 mod stops;
 #[path = "e2e/story.rs"]
 mod story;
+#[path = "e2e/streamed.rs"]
+mod streamed;
 #[path = "e2e/tool.rs"]
 mod tool;
 #[path = "e2e/windows.rs"]

@@ -60,6 +60,7 @@ fn plan(kind: EndpointKind) -> Plan {
             prompts: PromptPlan::default(),
             fixed_schedule: None,
             trace: tokenring::config::TracePlan::default(),
+            streaming: Streaming::Auto,
         },
         phases: Vec::new(),
         goodput: Vec::new(),

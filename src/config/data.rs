@@ -11,7 +11,9 @@ use super::error::Problems;
 use super::fixed_schedule::fixed_schedule;
 use super::format::FileFormat;
 use super::lex::Settings;
-use super::plan::{CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, SyntheticPlan};
+use super::plan::{
+    CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, Streaming, SyntheticPlan,
+};
 use super::prompts::prompts;
 use super::trace::trace;
 use super::{input_file, lengths};
@@ -77,6 +79,11 @@ pub(super) fn dataset(
         },
         output_tokens: output_tokens(settings, problems),
         system_prompt: system_prompt(settings, problems),
+        streaming: match settings.choice("--stream-input") {
+            Some("always") => Streaming::Always,
+            Some("never") => Streaming::Never,
+            _ => Streaming::Auto,
+        },
         prompts: prompts(settings, kind, problems),
         source,
     }

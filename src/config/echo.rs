@@ -198,6 +198,7 @@ const DATASET_PLACES: &[(&str, &str)] = &[
     ("--custom-dataset-type", "format"),
     ("--input-file", "path"),
     ("--random-seed", "random_seed"),
+    ("--stream-input", "stream"),
     ("--dataset-sampling-strategy", "sampling"),
     ("--prompt-input-tokens-mean", "prompts.isl.mean"),
     ("--prompt-input-tokens-stddev", "prompts.isl.stddev"),

@@ -184,6 +184,25 @@ pub struct DatasetPlan {
     pub fixed_schedule: Option<FixedSchedule>,
     /// What is done to a trace before it is replayed.
     pub trace: TracePlan,
+    /// Whether a long file is streamed.
+    pub streaming: Streaming,
+}
+
+/// `--stream-input`: whether requests are made while the load is on, a window ahead of their time, or all of them before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// Where the file can be streamed and is at least [`Streaming::AUTO_BYTES`] long.
+    #[default]
+    Auto,
+    /// Where the file can be streamed.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Streaming {
+    /// From this size on, a file is streamed unasked.
+    pub const AUTO_BYTES: u64 = 64 << 20;
 }
 
 /// Where conversations come from.

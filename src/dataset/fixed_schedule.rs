@@ -3,7 +3,7 @@
 //! In: a corpus with the file's timestamps, and the offsets asked for. Out: the same corpus with times after the schedule's zero, without
 //! what lies outside the offsets. Never: a request at a time that the file does not say.
 
-use super::{Conversation, Corpus, DatasetError, Turn};
+use super::{Conversation, Corpus, DatasetError};
 use std::path::Path;
 
 use crate::config::{DatasetPlan, FixedSchedule};
@@ -13,8 +13,7 @@ const LONGEST_MS: f64 = 1e12;
 
 /// Drops turns outside the offsets, and conversations that have none left.
 pub(super) fn drop_outside(schedule: FixedSchedule, conversations: &mut Vec<Conversation>) {
-    let (start, end) = window(schedule);
-    let within = |ms: f64| (start..=end).contains(&ms);
+    let within = |ms| is_within(schedule, ms);
     for conversation in &mut *conversations {
         conversation
             .turns
@@ -46,12 +45,17 @@ pub(super) fn check_times(
         return Ok(());
     }
     let first = conversations.first().and_then(|c| c.turns.first());
-    Err(refusal(
+    Err(untimed(file, first.map_or(0, |turn| turn.line)))
+}
+
+/// The error of a dataset without times, whose first turn stands in `line`.
+pub(super) fn untimed(file: Option<&Path>, line: u64) -> DatasetError {
+    refusal(
         &name(file),
-        first.map_or(0, |turn| turn.line),
+        line,
         "neither this nor a later line has a timestamp; give a file whose first turns have a field timestamp in milliseconds, or use \
          --request-rate",
-    ))
+    )
 }
 
 /// `line`: 0 where it is not of one line.
@@ -79,6 +83,45 @@ fn name(file: Option<&Path>) -> String {
     )
 }
 
+/// The error of a conversation whose first turn within the offsets has no time.
+pub(super) fn first_untimed(file: Option<&Path>, line: u64, id: &str) -> DatasetError {
+    let sentence = format!(
+        "the first turn of session {id:?} has no field timestamp (within the offsets); each conversation needs one"
+    );
+    refusal(&name(file), line, &sentence)
+}
+
+/// The time lies within the offsets.
+pub(super) fn is_within(schedule: FixedSchedule, ms: f64) -> bool {
+    let (start, end) = window(schedule);
+    (start..=end).contains(&ms)
+}
+
+/// The schedule's zero, where the earliest time of a first turn is `first`.
+pub(super) fn zero(schedule: FixedSchedule, first: f64) -> f64 {
+    if schedule.auto_offset {
+        first
+    } else {
+        window(schedule).0
+    }
+}
+
+/// How long after `zero` that is, in milliseconds as the file has them; `None` when it is too long. A later turn may bear an earlier time
+/// than the first one of all: it is due at once then.
+pub(super) fn after(ms: f64, zero: f64) -> Option<f64> {
+    let after = (ms - zero).max(0.0);
+    (after <= LONGEST_MS).then_some(after)
+}
+
+/// The error of a time that is too long after `zero`.
+pub(super) fn too_late(file: Option<&Path>, line: u64, ms: f64, zero: f64) -> DatasetError {
+    let sentence = format!(
+        "field timestamp: {} milliseconds after the schedule's zero is more than {LONGEST_MS}; are they milliseconds?",
+        ms - zero
+    );
+    refusal(&name(file), line, &sentence)
+}
+
 /// Drops turns outside the offsets, moves all times so that the schedule's zero is 0, and divides them by the speedup.
 pub(super) fn settle(
     schedule: FixedSchedule,
@@ -86,51 +129,27 @@ pub(super) fn settle(
     corpus: &mut Corpus,
 ) -> Result<(), DatasetError> {
     let path = plan.source.path();
-    let file = name(path);
-    let refused = |line, sentence: String| Err(refusal(&file, line, &sentence));
     // A trace is checked already, and without what lies outside the offsets.
     if !plan.source.is_trace() {
         check_times(path, &corpus.conversations)?;
     }
     drop_outside(schedule, &mut corpus.conversations);
-    let (start, _) = window(schedule);
-    let mut zero = f64::INFINITY;
+    let mut earliest = f64::INFINITY;
     for conversation in &corpus.conversations {
         let first = &conversation.turns[0];
-        let Some(ms) = first.timestamp_ms else {
-            return refused(
-                first.line,
-                format!(
-                    "the first turn of session {:?} has no field timestamp (within the offsets); each conversation needs one",
-                    conversation.id
-                ),
-            );
-        };
-        zero = zero.min(ms);
+        let ms = first.timestamp_ms;
+        let ms = ms.ok_or_else(|| first_untimed(path, first.line, &conversation.id))?;
+        earliest = earliest.min(ms);
     }
     if corpus.conversations.is_empty() {
         return Err(nothing_within(schedule, path));
     }
-    if !schedule.auto_offset {
-        zero = start;
-    }
+    let zero = zero(schedule, earliest);
     for turn in corpus.conversations.iter_mut().flat_map(|c| &mut c.turns) {
-        if let Some(ms) = after_zero(turn, zero) {
-            if ms > LONGEST_MS {
-                return refused(
-                    turn.line,
-                    format!(
-                        "field timestamp: {ms} milliseconds after the schedule's zero is more than {LONGEST_MS}; are they milliseconds?"
-                    ),
-                );
-            }
-            turn.timestamp_ms = Some(ms / plan.trace.speedup);
+        if let Some(ms) = turn.timestamp_ms {
+            let after = after(ms, zero).ok_or_else(|| too_late(path, turn.line, ms, zero))?;
+            turn.timestamp_ms = Some(after / plan.trace.speedup);
         }
     }
     Ok(())
-}
-
-/// A later turn may bear an earlier time than the first one of all: it is due at once then.
-fn after_zero(turn: &Turn, zero: f64) -> Option<f64> {
-    turn.timestamp_ms.map(|ms| (ms - zero).max(0.0))
 }

@@ -13,7 +13,7 @@ use super::raw_payload::RawPayload;
 use super::sharegpt::ShareGpt;
 use super::single_turn::SingleTurn;
 use super::speed_bench::SpeedBench;
-use super::trace::Trace;
+use super::trace::{Ground, Trace};
 use super::{Conversation, Corpus, DatasetError};
 use crate::config::{FileFormat, FilePlan, FixedSchedule, Plan, TracePlan};
 use crate::file::{self, Cut, Record, Records, Trouble};
@@ -35,9 +35,22 @@ pub(super) trait Format {
     /// A sentence that names the field and what would be right; the place is put before it.
     fn entry(&mut self, record: Record) -> Result<Option<Entry>, String>;
 
+    /// What is to be done where lines of one session build their history in different ways.
+    fn one_way(&self) -> &'static str {
+        "give both the same context_mode"
+    }
+
     /// Bad records are left out and counted even where the user does not ask for it.
     fn skips(&self) -> bool {
         false
+    }
+
+    /// The next record is that of request `number` of the file, from 0; for [`Purpose::Make`].
+    fn go_to(&mut self, _number: u64) {}
+
+    /// What the user should know of all that was made so far; for [`Purpose::Make`].
+    fn note(&self) -> Option<String> {
+        None
     }
 
     /// Called when all records are read, with the conversations that their entries make, and for records that turn out to be bad. Returns what
@@ -51,9 +64,21 @@ pub(super) trait Format {
     }
 }
 
+/// What records are read for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose<'a> {
+    /// All of them, and what they stand for is made at the end.
+    Load,
+    /// Each alone, to say whether it is right; nothing is made.
+    Check,
+    /// Some of them, each alone and in any order, as if all were loaded. What prompts are made from, where there are any.
+    Make(Option<&'a Ground>),
+}
+
 /// What a format may need beside the records.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
+    pub(super) purpose: Purpose<'a>,
     /// The plan says how long replies are.
     pub(super) asked_output: bool,
     /// Bodies have a place for a system message.
@@ -67,6 +92,28 @@ pub(super) struct Setting<'a> {
     pub(super) file: &'a FilePlan,
     pub(super) tokenizer: &'a dyn Tokenizer,
     pub(super) seed: u64,
+}
+
+impl<'a> Setting<'a> {
+    /// What `plan` says.
+    pub(super) fn of(
+        plan: &Plan,
+        file: &'a FilePlan,
+        tokenizer: &'a dyn Tokenizer,
+        seed: u64,
+    ) -> Setting<'a> {
+        Setting {
+            purpose: Purpose::Load,
+            asked_output: plan.dataset.output_tokens.is_some(),
+            system_slot: plan.endpoint.kind.facts().system_slot,
+            trace: plan.dataset.trace,
+            fixed_schedule: plan.dataset.fixed_schedule,
+            entries: plan.dataset.entries,
+            file,
+            tokenizer,
+            seed,
+        }
+    }
 }
 
 /// What reads a file's records. One line for each format; its file has the rest.
@@ -93,16 +140,7 @@ pub(super) fn read(
     tokenizer: &dyn Tokenizer,
     seed: u64,
 ) -> Result<(Corpus, Vec<String>), DatasetError> {
-    let mut format = open(Setting {
-        asked_output: plan.dataset.output_tokens.is_some(),
-        system_slot: plan.endpoint.kind.facts().system_slot,
-        trace: plan.dataset.trace,
-        fixed_schedule: plan.dataset.fixed_schedule,
-        entries: plan.dataset.entries,
-        file,
-        tokenizer,
-        seed,
-    })?;
+    let mut format = open(Setting::of(plan, file, tokenizer, seed))?;
     let unreadable = |source| broken(Trouble::Unreadable(source), &file.path);
     let mut reading = Reading::new(file.skip_bad_lines || format.skips(), seed);
     for path in file::files(&file.path).map_err(unreadable)? {
@@ -123,6 +161,7 @@ pub fn entries(
     tokenizer: &dyn Tokenizer,
 ) -> Result<Vec<String>, DatasetError> {
     let mut format = open(Setting {
+        purpose: Purpose::Load,
         asked_output: false,
         system_slot: true,
         trace: TracePlan::default(),
@@ -158,8 +197,9 @@ pub(super) fn parse(
         };
         match entry {
             Ok(Some(entry)) if reading.differs(&entry) => reading.refuse(&format!(
-                "{}:{line}: field session_id: an earlier line of this session builds its history in another way; give both the same context_mode",
-                path.display()
+                "{}:{line}: field session_id: an earlier line of this session builds its history in another way; {}",
+                path.display(),
+                format.one_way()
             )),
             Ok(Some(entry)) => reading.add(entry, path, line),
             Ok(None) => {}

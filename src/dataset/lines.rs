@@ -40,8 +40,8 @@ pub(super) struct Entry {
 /// Gives turns what the plan says and the file does not: a model, an output limit, a system message. The notes are of timestamps that are
 /// not followed.
 pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64) -> Option<String> {
-    let mut models = numbered(child_seed(seed, "composer.turn.model_selection"), 0);
-    let mut limits = numbered(child_seed(seed, "composer.turn.max_tokens"), 0);
+    let completion = Completion::new(plan, seed);
+    let numbered_by_file = plan.dataset.source.is_trace();
     let turns = corpus
         .conversations
         .iter_mut()
@@ -49,19 +49,16 @@ pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64)
     let mut timed = 0;
     for (turn, overall) in turns.zip(0..) {
         timed += usize::from(turn.timestamp_ms.is_some());
-        turn.model = pick_model(plan, overall, &mut models);
-        if turn.max_tokens.is_none() {
-            let limit = plan.dataset.output_tokens;
-            turn.max_tokens = limit.map(|limit| length::draw_output(limit, &mut limits));
-        }
+        // Lines of a trace may have been left out by now.
+        let overall = if numbered_by_file {
+            turn.record
+        } else {
+            overall
+        };
+        completion.turn(turn, overall);
     }
-    if let Some(system) = &plan.dataset.system_prompt {
-        for conversation in &mut corpus.conversations {
-            conversation.system = Some(match conversation.system.take() {
-                Some(own) => format!("{system}\n\n{own}"),
-                None => system.clone(),
-            });
-        }
+    for conversation in &mut corpus.conversations {
+        completion.system(conversation);
     }
     (timed > 0 && plan.dataset.fixed_schedule.is_none()).then(|| {
         format!(
@@ -69,6 +66,44 @@ pub(super) fn complete(plan: &Plan, path: &Path, corpus: &mut Corpus, seed: u64)
             path.display()
         )
     })
+}
+
+/// What the plan says and a file does not. What is drawn for a turn hangs on the turn's number, not on what was drawn before, so that
+/// turns can be completed in any order.
+pub(super) struct Completion<'a> {
+    plan: &'a Plan,
+    models: u64,
+    limits: u64,
+}
+
+impl<'a> Completion<'a> {
+    pub(super) fn new(plan: &'a Plan, seed: u64) -> Completion<'a> {
+        Completion {
+            plan,
+            models: child_seed(seed, "composer.turn.model_selection"),
+            limits: child_seed(seed, "composer.turn.max_tokens"),
+        }
+    }
+
+    /// Gives a model and an output limit to `turn`, which is number `overall` of the file.
+    pub(super) fn turn(&self, turn: &mut Turn, overall: u64) {
+        turn.model = pick_model(self.plan, overall, &mut numbered(self.models, overall));
+        if turn.max_tokens.is_none() {
+            let limit = self.plan.dataset.output_tokens;
+            let mut generator = numbered(self.limits, overall);
+            turn.max_tokens = limit.map(|limit| length::draw_output(limit, &mut generator));
+        }
+    }
+
+    /// Puts the plan's system message before the file's own.
+    pub(super) fn system(&self, conversation: &mut Conversation) {
+        if let Some(system) = &self.plan.dataset.system_prompt {
+            conversation.system = Some(match conversation.system.take() {
+                Some(own) => format!("{system}\n\n{own}"),
+                None => system.clone(),
+            });
+        }
+    }
 }
 
 /// Takes the field `type` out, which may only say `kind`.
@@ -107,8 +142,7 @@ pub(super) struct Reading {
     /// Seed of the ids of lines without a session.
     ids: u64,
     bad: Bad,
-    /// Fields that the format does not have, with the first place of each.
-    unknown: BTreeMap<String, String>,
+    unknown: Unknown,
 }
 
 impl Reading {
@@ -134,10 +168,7 @@ impl Reading {
     /// An entry without turns only tells of unknown fields.
     pub(super) fn add(&mut self, mut entry: Entry, path: &Path, line: u64) {
         for name in entry.unknown {
-            if self.unknown.len() < UNKNOWN_MAX {
-                let place = || format!("{}:{line}", path.display());
-                self.unknown.entry(name).or_insert_with(place);
-            }
+            self.unknown.add(name, path, line);
         }
         if entry.turns.is_empty() {
             return;
@@ -191,18 +222,33 @@ impl Reading {
         for conversation in &mut self.conversations {
             conversation.turns[0].delay_ms = 0.0;
         }
-        let known = format.known();
-        for (name, place) in &self.unknown {
-            notes.push(format!(
-                "{place}: field {name} is not part of this format and is not used; {known}"
-            ));
-        }
+        notes.extend(self.unknown.notes(format.known()));
         let conversations = self.conversations;
         let corpus = Corpus {
             conversations,
             bad_lines: self.bad.count as u64,
         };
         Ok((corpus, notes))
+    }
+}
+
+/// Fields that the format does not have, with the first place of each.
+#[derive(Default)]
+pub(super) struct Unknown(BTreeMap<String, String>);
+
+impl Unknown {
+    pub(super) fn add(&mut self, name: String, path: &Path, line: u64) {
+        if self.0.len() < UNKNOWN_MAX {
+            let place = || format!("{}:{line}", path.display());
+            self.0.entry(name).or_insert_with(place);
+        }
+    }
+
+    /// What the user should see of them.
+    pub(super) fn notes(&self, known: &str) -> impl Iterator<Item = String> {
+        self.0.iter().map(move |(name, place)| {
+            format!("{place}: field {name} is not part of this format and is not used; {known}")
+        })
     }
 }
 
@@ -231,7 +277,7 @@ impl Bad {
     }
 
     /// An error where there are any and they are not left out.
-    fn check(&self, path: &Path) -> Result<(), DatasetError> {
+    pub(super) fn check(&self, path: &Path) -> Result<(), DatasetError> {
         if self.count == 0 || self.skip {
             return Ok(());
         }

@@ -19,6 +19,7 @@ mod fixed_schedule;
 mod format;
 mod inputs_json;
 mod length;
+mod line_index;
 mod lines;
 mod media;
 mod multi_turn;
@@ -33,6 +34,8 @@ mod seed;
 mod sharegpt;
 mod single_turn;
 mod speed_bench;
+mod streamed;
+mod survey;
 mod synthetic;
 mod token_ids;
 mod trace;
@@ -41,6 +44,7 @@ pub use cache_bust::{MARKER_GAP, MARKER_ROOM, WARMUP_MARKER, session_marker};
 pub use format::entries;
 pub use sampler::Sampler;
 pub use seed::{child_seed, stream};
+pub use streamed::{Maker, Streamed};
 
 /// All conversations of a run. Immutable; shared by the workers.
 #[derive(Clone, Debug, Default)]
@@ -183,6 +187,19 @@ pub enum DatasetError {
     /// A flag asks of the dataset what it cannot give.
     #[error("{0}")]
     Unfit(String),
+    /// A file that is streamed is not any more what its first reading found.
+    #[error(
+        "--input-file {}: entry {entry} was changed while the load was on ({what}); leave the file alone, or load it with --stream-input never",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Which entry, from 1.
+        entry: u64,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The plan asks for no conversations.
     #[error("--num-dataset-entries 0: give 1 or more")]
     NoEntries,
@@ -191,6 +208,44 @@ pub enum DatasetError {
         "--tokenizer {0}: it turns ordinary words into no tokens, so prompts cannot be made to length; give another one"
     )]
     UnusableTokenizer(String),
+}
+
+/// What a run says, and when it is known.
+pub enum Dataset {
+    /// All of it is.
+    Loaded(Corpus),
+    /// Conversations of one turn each, made while the load is on.
+    Streamed(Box<Streamed>, Begins),
+}
+
+/// When the conversations of a streamed dataset begin after the schedule's zero, in the order of the file.
+#[derive(Debug)]
+pub struct Begins {
+    /// Their times.
+    pub due: Vec<Nanos>,
+    /// The number of the first one in the file, from 0; the others follow it where they are not listed.
+    pub first: u32,
+    /// The numbers of all, where those outside the offsets have left gaps.
+    pub listed: Option<Vec<u32>>,
+}
+
+/// The dataset of a run, streamed where the plan says so and the file allows it; with sentences the user should see.
+///
+/// The same conversations at the same times come of both ways.
+pub fn open(
+    plan: &Plan,
+    tokenizer: &dyn Tokenizer,
+    seed: u64,
+) -> Result<(Dataset, Vec<String>), DatasetError> {
+    let why = match streamed::open(plan, tokenizer, seed)? {
+        streamed::Attempt::Streamed(streamed, begins, notes) => {
+            return Ok((Dataset::Streamed(streamed, begins), notes));
+        }
+        streamed::Attempt::Loaded(why) => why,
+    };
+    let (corpus, notes) = build(plan, tokenizer, seed)?;
+    let notes = why.into_iter().chain(notes).collect();
+    Ok((Dataset::Loaded(corpus), notes))
 }
 
 /// Builds all conversations of a run, with sentences the user should see.

@@ -48,6 +48,7 @@ pub(super) fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             prompts: PromptPlan::default(),
             fixed_schedule: None,
             trace: crate::config::TracePlan::default(),
+            streaming: Streaming::Auto,
         },
         phases: Vec::new(),
         goodput: Vec::new(),

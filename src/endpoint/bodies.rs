@@ -1,7 +1,7 @@
-//! Bodies that are known before the run.
+//! Bodies that are known before they are sent.
 //!
-//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply; the others by joining what is known of them with
-//! the replies. Never: renders a turn while load is sent, unless its dialect's bodies do not come apart.
+//! In: the plan and the corpus, or one conversation of a streamed dataset. Out: shared bytes for each turn that needs no live reply; the others
+//! by joining what is known of them with the replies. Never: renders a turn on a worker, unless its dialect's bodies do not come apart.
 
 use std::sync::Arc;
 
@@ -101,6 +101,32 @@ impl Bodies {
     fn frames(&self, conversation: u32) -> Option<(&Frames, &Slot)> {
         let frames = self.bodies.get(conversation as usize)?.frames.as_ref();
         frames.zip(self.slot.as_ref())
+    }
+}
+
+/// A request that was made while the load was on, from a dataset that is streamed: what else would be asked of the corpus.
+#[derive(Debug)]
+pub struct Made {
+    /// Id of its conversation in files.
+    pub id: String,
+    /// Output limit.
+    pub max_tokens: Option<u32>,
+    /// Pictures in it.
+    pub image_count: u32,
+    /// Its body.
+    pub body: Arc<[u8]>,
+}
+
+impl Made {
+    /// Renders the only turn of `conversation`. Panics when it has none.
+    #[must_use]
+    pub fn new(api: &Api, conversation: Conversation) -> Made {
+        Made {
+            body: api.render(&conversation, 0, &[]).into(),
+            max_tokens: conversation.turns[0].max_tokens,
+            image_count: conversation.image_count(0),
+            id: conversation.id,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ mod usual;
 mod warmup_marker;
 
 pub use api::{Api, ApiError};
-pub use bodies::Bodies;
+pub use bodies::{Bodies, Made};
 pub use dialect::{Dialect, Ending, Request, Seen, Usual};
 pub use dialogue::{Spoken, dialogue};
 pub use headers::HeaderTemplate;

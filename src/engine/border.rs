@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::clock::{Nanos, Rate, Tick};
 use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
 use crate::driver::StampSource;
-use crate::endpoint::{History, Reply};
+use crate::endpoint::{History, Made, Reply};
 use crate::record::{Exchange, ReplyReader, RequestId};
 use crate::schedule::Timeline;
 use crate::wire::{Fault, Limits};
@@ -68,6 +68,15 @@ pub trait Workload {
     /// When the conversations of a fixed schedule begin; asked once for a phase that follows one.
     fn timeline(&self) -> Arc<Timeline> {
         Arc::default()
+    }
+    /// Sessions of a fixed schedule below this number can begin, and those after it are still being made; `None` where all requests
+    /// were made before the run.
+    fn made_below(&self) -> Option<u64> {
+        None
+    }
+    /// What was made during the run for the one turn of `session`; asked once for each session, in their order.
+    fn take_made(&mut self, _session: u64) -> Option<Arc<Made>> {
+        None
     }
     /// When `turn` is due after the phase's start, where it has a time of its own.
     fn own_time(&self, _conversation: u32, _turn: u32) -> Option<Nanos> {

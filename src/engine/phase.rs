@@ -267,6 +267,9 @@ impl Engine {
             if let Some(turn) = running.waiting.peek() {
                 until = until.min(turn.0.due);
             }
+            if let Some(session) = self.workload.made_below() {
+                running.schedule.made_below(session);
+            }
             match running.schedule.next(now) {
                 Verdict::Send(intent) => self.begin(intent, now),
                 Verdict::WaitUntil(due) => {

@@ -10,15 +10,15 @@ use rand_chacha::ChaCha8Rng;
 use crate::clock::Tick;
 use crate::config::{ConnectionReuse, PhaseKind};
 use crate::driver::{ConnId, Op};
-use crate::endpoint::{History, Reply};
+use crate::endpoint::{History, Made, Reply};
 use crate::record::{Exchange, Outcome, ReplyReader, RequestId};
 use crate::schedule::{Course, Intent, IntentKind};
 use crate::wire::Fault;
 
-use super::Engine;
 use super::conn::State;
 use super::flight::Flight;
 use super::phase::Waiting;
+use super::{Engine, Workload};
 
 /// One playing of a conversation.
 #[derive(Debug)]
@@ -87,15 +87,7 @@ impl Engine {
     /// Sends what the schedule says, now.
     pub(super) fn begin(&mut self, intent: Intent, now: Tick) {
         let counted = self.phases.running().schedule.next_request_number();
-        let mut session = match intent.kind {
-            IntentKind::Start { session } => self.start_session(session),
-            IntentKind::Continue => self
-                .phases
-                .running()
-                .ready
-                .pop_front()
-                .expect("the schedule counts ready turns"),
-        };
+        let (mut session, made) = self.session_of(intent.kind);
         let last_turns = &mut self.phases.running().last_turns;
         *last_turns += u64::from(session.is_last_turn());
         let number = match &session.course {
@@ -107,9 +99,12 @@ impl Engine {
         let mut flight = self.take_flight();
         flight.serial = self.serial;
         flight.prefill = self.phases.running().schedule.limits_prefill();
-        flight.tokens = self
-            .workload
-            .reply_tokens(session.conversation, session.turn);
+        flight.tokens = match &made {
+            Some(made) => made.max_tokens,
+            None => self
+                .workload
+                .reply_tokens(session.conversation, session.turn),
+        };
         flight.is_to_be_cancelled = self.draws_cancellation(phase, number);
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
@@ -129,14 +124,7 @@ impl Engine {
             last_turn: session.is_last_turn(),
             url: session.url,
         };
-        let prepared = self.workload.body(session.conversation, session.turn);
-        exchange.live_body = session.body.take().filter(|_| prepared.is_none());
-        let body = exchange.live_body.as_ref().or(prepared.as_ref());
-        let own = body.and_then(|body| self.workload.own_body(&exchange.id, body));
-        let body_length = own.as_ref().or(body).map_or(0, |body| body.len());
-        if own.is_some() {
-            exchange.live_body = own;
-        }
+        let body_length = choose_body(&*self.workload, exchange, &mut session, made);
         exchange.request_body_bytes = body_length as u64;
         let (head, id) = (&mut exchange.request_head, &exchange.id);
         self.workload
@@ -147,6 +135,20 @@ impl Engine {
         self.counts.sent += 1;
         self.counts.in_flight += 1;
         self.assign(flight, session, now);
+    }
+
+    /// Who speaks next, and what was made for it during the run.
+    fn session_of(&mut self, kind: IntentKind) -> (Session, Option<Arc<Made>>) {
+        match kind {
+            IntentKind::Start { session } => {
+                let made = self.workload.take_made(session);
+                (self.start_session(session), made)
+            }
+            IntentKind::Continue => {
+                let ready = self.phases.running().ready.pop_front();
+                (ready.expect("the schedule counts ready turns"), None)
+            }
+        }
     }
 
     /// An empty flight. A spare one was given an empty exchange when its last one was handed over.
@@ -469,4 +471,31 @@ impl Engine {
         }
         self.finish(conn, Outcome::Success, now);
     }
+}
+
+/// Gives `exchange` the body of its turn, unless it is one that the corpus has; says how long it is.
+fn choose_body(
+    workload: &dyn Workload,
+    exchange: &mut Exchange,
+    session: &mut Session,
+    made: Option<Arc<Made>>,
+) -> usize {
+    exchange.made = made;
+    let prepared = match &exchange.made {
+        Some(_) => None,
+        None => workload.body(session.conversation, session.turn),
+    };
+    let live = session.body.take().filter(|_| prepared.is_none());
+    exchange.live_body = exchange
+        .made
+        .as_ref()
+        .map(|made| Arc::clone(&made.body))
+        .or(live);
+    let body = exchange.live_body.as_ref().or(prepared.as_ref());
+    let own = body.and_then(|body| workload.own_body(&exchange.id, body));
+    let length = own.as_ref().or(body).map_or(0, |body| body.len());
+    if own.is_some() {
+        exchange.live_body = own;
+    }
+    length
 }

@@ -169,15 +169,9 @@ impl Records {
     }
 
     fn advance(&mut self) -> Result<Found, Trouble> {
-        let text = |line: u64, bytes: &[u8]| match std::str::from_utf8(bytes) {
+        let text = |line: u64, bytes: &[u8]| match text_of(bytes) {
             Ok(text) => Ok(Some((line, Ok(text.to_owned())))),
-            Err(error) => Err(Trouble::Record {
-                line,
-                reason: format!(
-                    "not UTF-8 from byte {} of it on; save the file as UTF-8",
-                    error.valid_up_to() + 1
-                ),
-            }),
+            Err(reason) => Err(Trouble::Record { line, reason }),
         };
         match &mut self.state {
             State::Fresh(_) | State::Over => Ok(None),
@@ -231,6 +225,30 @@ impl Iterator for Records {
         });
         Some(record.map_err(|reason| Trouble::Record { line, reason }))
     }
+}
+
+/// The record that one line of a file of JSON Lines holds, found by somebody else, with blanks around it or without. The error says what is
+/// wrong with it.
+pub fn record_of(line: &[u8], number: u64) -> Result<Record, String> {
+    if line.len() > RECORD_BYTES_MOST {
+        return Err(lines::too_long());
+    }
+    let text = text_of(line.trim_ascii())?;
+    Ok(Record {
+        fields: object(text)?,
+        text: text.to_owned(),
+        line: number,
+        stem: "".into(),
+    })
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        format!(
+            "not UTF-8 from byte {} of it on; save the file as UTF-8",
+            error.valid_up_to() + 1
+        )
+    })
 }
 
 /// The fields of a JSON object.

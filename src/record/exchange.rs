@@ -3,7 +3,10 @@
 //! In: the engine's stamps and the peer's bytes. Out: one value per request sent, moved to the recorder.
 //! Never: parses, converts a tick, or outlives its request on the worker (it is recycled).
 
+use std::sync::Arc;
+
 use crate::clock::Tick;
+use crate::endpoint::Made;
 use crate::wire::{Fault, Head};
 
 /// Everything the worker knows of one request. Filled in place, moved through the recorder's queue, and given back to be used
@@ -34,8 +37,11 @@ pub struct Exchange {
     pub request_uuid: u128,
     /// Length of the request body in bytes.
     pub request_body_bytes: u64,
-    /// Body of a turn that was rendered in mid-run (live history); `None` means the corpus's own body for this turn.
-    pub live_body: Option<std::sync::Arc<[u8]>>,
+    /// Body of a turn that was rendered in mid-run (live history, a streamed dataset); `None` means the corpus's own body for this
+    /// turn.
+    pub live_body: Option<Arc<[u8]>>,
+    /// What a streamed dataset says of the request; `None` means that the corpus says it.
+    pub made: Option<Arc<Made>>,
 }
 
 impl Exchange {
@@ -62,6 +68,7 @@ impl Exchange {
         self.request_uuid = 0;
         self.request_body_bytes = 0;
         self.live_body = None;
+        self.made = None;
     }
 }
 

@@ -70,7 +70,11 @@ impl Interpreter {
             .corpus
             .conversations
             .get(exchange.id.conversation as usize);
-        let conversation_id = conversation.map_or_else(String::new, |found| found.id.clone());
+        let id = match &exchange.made {
+            Some(made) => Some(&made.id),
+            None => conversation.map(|found| &found.id),
+        };
+        let conversation_id = id.cloned().unwrap_or_default();
         let outcome = exchange.outcome;
         let error = failure(exchange, &reading);
         let cancelled = matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted);
@@ -118,6 +122,9 @@ impl Interpreter {
     }
 
     fn image_count(&self, exchange: &Exchange) -> u32 {
+        if let Some(made) = &exchange.made {
+            return made.image_count;
+        }
         let id = exchange.id;
         let conversations = &self.corpus.conversations;
         let conversation = conversations.get(id.conversation as usize);
@@ -129,12 +136,15 @@ impl Interpreter {
         let client_input = input.map(|input| input.tokens);
         let id = exchange.id;
         let limit = |turns: &[Turn]| turns.get(id.turn as usize)?.max_tokens;
-        let requested_output = self
-            .corpus
-            .conversations
-            .get(id.conversation as usize)
-            .and_then(|conversation| limit(&conversation.turns))
-            .map(u64::from);
+        let told = match &exchange.made {
+            Some(made) => made.max_tokens,
+            None => self
+                .corpus
+                .conversations
+                .get(id.conversation as usize)
+                .and_then(|conversation| limit(&conversation.turns)),
+        };
+        let requested_output = told.map(u64::from);
         let counts = TokenCounts {
             requested_output,
             client_input,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub use artifact::ArtifactNames;
 pub use console::render as render_console;
 pub use health::HealthReport;
-pub use inputs::InputBodies;
+pub use inputs::{InputBodies, NamedBodies};
 pub use log::Log;
 pub use outputs::OutputsWriter;
 pub use progress::{Progress, ProgressState, tell};

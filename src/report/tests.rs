@@ -9,7 +9,6 @@ use serde_json::{Map, Value as Json, json};
 use super::*;
 use crate::clock::{Anchor, Calibration, Nanos, Tick};
 use crate::config::*;
-use crate::dataset::{Conversation, Corpus, Turn};
 use crate::metric::{ErrorGroup, Group, Metric, Row, Stats, Steady, SteadyState, Value, Window};
 use crate::record::{
     ErrorDetails, EventMark, Exchange, Read, Record, ReplyEvent, RequestId, Ticks,
@@ -85,6 +84,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
             prompts: PromptPlan::default(),
             fixed_schedule: None,
             trace: crate::config::TracePlan::default(),
+            streaming: Streaming::Auto,
         },
         phases: vec![phase(PhaseKind::Profiling)],
         goodput: Vec::new(),
@@ -233,17 +233,10 @@ fn the_console_shows_counts_marks_scarce_percentiles_and_escapes_the_server() {
 fn all_files_are_written_under_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let report = report(folder.path(), Some("foo"), spread(1.0, 6));
-    let corpus = Corpus {
-        conversations: vec![Conversation {
-            id: "c".into(),
-            turns: vec![Turn::default(), Turn::default()],
-            ..Conversation::default()
-        }],
-        ..Corpus::default()
-    };
+    let body = |turn| format!("{{\"turn\":{turn}}}").into_bytes().into();
     let bodies = InputBodies {
-        corpus: &corpus,
-        body: &|_, turn| Some(format!("{{\"turn\":{turn}}}").into_bytes().into()),
+        count: 1,
+        conversation: &|_| Some(("c".to_owned(), vec![body(0), body(1)])),
     };
     write_all(&report, Some(&bodies), &[]).unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();

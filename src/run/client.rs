@@ -13,6 +13,7 @@ use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
 use crate::report::{ClientReport, HealthReport};
 
 use super::cores::Cores;
+use super::feeder::FedTally;
 use super::{Run, RunError};
 
 /// How workers reach the kernel in a run.
@@ -67,19 +68,6 @@ pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
 /// What the client did, for the report.
 pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary) -> ClientReport {
     let counts = &run.workers.counts;
-    let mut notes = cores.notes.clone();
-    if run.overflowed > 0 {
-        notes.push(format!(
-            "{} finished requests waited on a worker because the recorder was behind; none was lost",
-            run.overflowed
-        ));
-    }
-    for reason in &run.workers.stepped_down {
-        notes.push(format!(
-            "a worker could not open its ring ({reason}) and ran on the portable driver"
-        ));
-    }
-    notes.extend(failed_ahead(counts));
     // As `sent`, of profiling. In a closed loop that only time ends, there is no number that could be missed.
     let phase = plan.profiling();
     let open_loop = phase.arrivals != Arrivals::ClosedLoop;
@@ -103,6 +91,10 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             "Kernel stamps mapped to the clock",
             format!("within {} ns", run.workers.tally.mapping_error_ns),
         ));
+    }
+    if let Some(fed) = &run.fed {
+        let made = format!("{}, {} of them not ready in time", fed.made, fed.late);
+        facts.push(("Bodies made during the run", made));
     }
     let warmup = counts.warmup;
     if unsent(warmup) + warmup.skipped > 0 {
@@ -129,7 +121,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
         health: health(plan, run, profiling),
-        notes,
+        notes: notes(cores, run),
         facts: facts
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
@@ -139,6 +131,37 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
 
 fn unsent(leftover: Leftover) -> u64 {
     u64::try_from(leftover.unsent).unwrap_or(0)
+}
+
+/// What the reader should know of how the client did its work.
+fn notes(cores: &Cores, run: &Run) -> Vec<String> {
+    let mut notes = cores.notes.clone();
+    if run.overflowed > 0 {
+        notes.push(format!(
+            "{} finished requests waited on a worker because the recorder was behind; none was lost",
+            run.overflowed
+        ));
+    }
+    notes.extend(run.fed.as_ref().and_then(late_bodies));
+    notes.extend(run.fed.as_ref().and_then(|fed| fed.note.clone()));
+    for reason in &run.workers.stepped_down {
+        notes.push(format!(
+            "a worker could not open its ring ({reason}) and ran on the portable driver"
+        ));
+    }
+    notes.extend(failed_ahead(&run.workers.counts));
+    notes
+}
+
+/// Requests that were made after their time.
+fn late_bodies(fed: &FedTally) -> Option<String> {
+    (fed.late > 0).then(|| {
+        format!(
+            "{} bodies were not ready in time, by up to {:.1} ms, and were sent late: the feeder needs a core that no worker has, or --stream-input never",
+            fed.late,
+            fed.latest.millis()
+        )
+    })
 }
 
 /// Connections opened, and how many of them before their phase.

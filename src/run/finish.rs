@@ -9,10 +9,11 @@ use std::sync::Arc;
 use crate::config::{DatasetSource, LogLevel, PhaseKind, Plan, SlicePlan};
 use crate::metric::health::Level;
 use crate::metric::{Accumulator, Summary};
-use crate::report::{self, InputBodies, Log, PhaseReport, RunReport};
+use crate::report::{self, Log, PhaseReport, RunReport};
 
 use super::client;
 use super::cores::Cores;
+use super::inputs;
 use super::prepare::Prepared;
 use super::{Ending, Run, RunError};
 
@@ -28,13 +29,10 @@ pub(super) fn finish(
     let summaries = phases.map(|(phase, sums)| summary_of(phase.kind, sums, &run));
     let summaries: Vec<Summary> = summaries.collect();
     let report = report_of(prepared, cores, &run, &summaries);
-    let body = |conversation: usize, turn: usize| prepared.body(conversation, turn);
-    let inputs = InputBodies {
-        corpus: &prepared.material.corpus,
-        body: &body,
-    };
     // A full disk must not cost the numbers too: without files, the table is all there is.
-    let written = report::write_all(&report, Some(&inputs), &run.recorded.files);
+    let written = inputs::with(prepared, |inputs| {
+        report::write_all(&report, inputs, &run.recorded.files)
+    });
     let files = written.as_deref().unwrap_or_default();
     let table = report::render_console(&report, console_width(), files);
     // A reader that closed its end early (`| head`) has seen what it wanted; the files are written.

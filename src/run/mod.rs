@@ -14,8 +14,10 @@ use crate::report::{ArtifactNames, Log, ReportError, tell};
 
 mod client;
 mod cores;
+mod feeder;
 mod finish;
 mod gate;
+mod inputs;
 mod machine;
 mod marks;
 mod prepare;
@@ -30,6 +32,7 @@ mod workers;
 mod workload;
 
 use cores::Cores;
+use feeder::FedTally;
 use gate::Gate;
 use machine::Machine;
 use prepare::Prepared;
@@ -211,6 +214,8 @@ struct Run {
     clock: Clock,
     reach: client::Reach,
     overflowed: u64,
+    /// What became of a streamed dataset.
+    fed: Option<FedTally>,
     interrupted: bool,
     machine: MachineFacts,
     /// What became of a worker that did not do its work.
@@ -264,19 +269,12 @@ fn conduct(
     let overflowed = Arc::new(AtomicU64::new(0));
     let (ends, queues) = (0..worker_count).map(|_| queue::queue(&overflowed)).unzip();
     let material = &prepared.material;
-    let interpreter = Interpreter::new(
-        Arc::clone(plan),
-        material.api.clone(),
-        Arc::clone(&material.corpus),
-        Arc::clone(&material.bodies),
-        Arc::clone(&prepared.tokenizer),
-    );
     // Before the recorder, which empties an earlier run's files: a refused driver must cost nobody their records.
     let reach = client::reach(&plan.workers)?;
     let recorder = Recorder::new(RecorderParts {
         plan: Arc::clone(plan),
         bodies: Arc::clone(&material.bodies),
-        interpreter,
+        interpreter: interpreter(prepared),
         queues,
         clock: clock.clone(),
         start,
@@ -284,24 +282,18 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
-    log.line(
-        LogLevel::Info,
-        &format!(
-            "driver: {} ({}); workers on cores {:?}",
-            reach.driver.name(),
-            reach.driver.reason(),
-            cores.workers
-        ),
-    );
+    log_driver(log, &reach, cores);
     let machine = Machine::read(cores);
     let rivals = Rivals::begin(cores, &clock);
-    let workers = workers::start(prepared, cores, &clock, &reach, &gate, ends)?;
+    let (feeder, feeds) = feeder::start(prepared, cores, &gate, &clock)?;
+    let workers = workers::start(prepared, cores, &clock, &reach, &gate, (ends, feeds))?;
     let recorder = cores.spawn_recorder(recorder)?;
     let mut watched = Watched::new(&clock, workers.numbers());
     let over = (&workers, &mut watched);
     let watching = || watch::until_over(plan, &gate, &live, &clock, signals, over);
     let interrupted = cores::on_idle_thread("watcher", watching)?;
-    let (mut workers, failure) = workers.join();
+    let (mut workers, mut failure) = workers.join();
+    let fed = feeder::join(feeder, &mut failure);
     let machine = MachineFacts {
         rivals: rivals.found(&workers.health),
         ..machine.facts()
@@ -322,8 +314,32 @@ fn conduct(
         reach,
         clock,
         overflowed: overflowed.load(Ordering::Relaxed),
+        fed,
         interrupted,
         machine,
         failure,
     })
+}
+
+fn interpreter(prepared: &Prepared) -> Interpreter {
+    let material = &prepared.material;
+    Interpreter::new(
+        Arc::clone(&material.plan),
+        material.api.clone(),
+        Arc::clone(&material.corpus),
+        Arc::clone(&material.bodies),
+        Arc::clone(&prepared.tokenizer),
+    )
+}
+
+fn log_driver(log: &Log, reach: &client::Reach, cores: &Cores) {
+    log.line(
+        LogLevel::Info,
+        &format!(
+            "driver: {} ({}); workers on cores {:?}",
+            reach.driver.name(),
+            reach.driver.reason(),
+            cores.workers
+        ),
+    );
 }

@@ -10,13 +10,13 @@ use crate::clock::{Nanos, Rate};
 use crate::config::{
     Arrivals, LogLevel, PhasePlan, Plan, Problem, Problems, TargetUrl, check_goodput,
 };
-use crate::dataset::{self, Corpus};
+use crate::dataset::{self, Begins, Corpus, Dataset};
 use crate::driver::StampSource;
 use crate::endpoint::{Api, Bodies, HeaderTemplate};
 use crate::engine::{Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
-use crate::schedule::{Timeline, url_order};
+use crate::schedule::{Players, Timeline, url_order};
 use crate::tokenizer::{self, Environment, Tokenizer};
 use crate::wire::Limits;
 
@@ -56,10 +56,21 @@ impl Prepared {
             .map(resolve)
             .collect::<Result<Vec<_>, _>>()?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
-        let (mut corpus, corpus_notes) = dataset::build(&plan, &*loaded.tokenizer, seed)?;
-        check_users(&plan, &corpus)?;
-        api.check(&corpus)?;
-        let timeline = Arc::new(Timeline::new(corpus.begins()));
+        let (dataset, corpus_notes) = dataset::open(&plan, &*loaded.tokenizer, seed)?;
+        let (mut corpus, streamed, timeline) = match dataset {
+            Dataset::Loaded(corpus) => {
+                check_users(&plan, &corpus)?;
+                api.check(&corpus)?;
+                let timeline = Timeline::new(corpus.begins());
+                (corpus, None, timeline)
+            }
+            Dataset::Streamed(streamed, Begins { due, first, listed }) => {
+                let players = listed.map_or(Players::From(first), Players::Listed);
+                let timeline = Timeline::of(due, players);
+                (Corpus::default(), Some(Arc::from(streamed)), timeline)
+            }
+        };
+        let timeline = Arc::new(timeline);
         let bodies = Arc::new(Bodies::take_all(&api, &mut corpus));
         let headers = HeaderTemplate::new(&api);
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
@@ -69,6 +80,7 @@ impl Prepared {
                 plan,
                 api,
                 corpus,
+                streamed,
                 bodies,
                 headers,
                 timeline,
@@ -138,7 +150,10 @@ impl Prepared {
     /// What `--verbose` asks to see in the log.
     pub(super) fn log_details(&self, log: &Log) {
         let material = &self.material;
-        let conversations = material.corpus.conversations.len();
+        let conversations = match material.streamed {
+            Some(_) => material.timeline.len(),
+            None => material.corpus.conversations.len(),
+        };
         let seed = material.seed;
         log.line(
             LogLevel::Debug,

@@ -16,6 +16,7 @@ use crate::schedule::Shard;
 use super::RunError;
 use super::client::Reach;
 use super::cores::Cores;
+use super::feeder::WorkerFeed;
 use super::gate::{Gate, WorkerGate};
 use super::prepare::Prepared;
 use super::queue::WorkerEnd;
@@ -50,12 +51,13 @@ pub(super) fn start(
     clock: &Clock,
     reach: &Reach,
     gate: &Arc<Gate>,
-    ends: Vec<WorkerEnd>,
+    (ends, feeds): (Vec<WorkerEnd>, Vec<Option<WorkerFeed>>),
 ) -> Result<Workers, RunError> {
     let mut threads = Vec::with_capacity(ends.len());
     let count = ends.len();
     let numbers: Vec<ThreadNumber> = (0..count).map(|_| ThreadNumber::default()).collect();
-    for (index, (end, &core)) in ends.into_iter().zip(&cores.workers).enumerate() {
+    let ends = ends.into_iter().zip(feeds);
+    for (index, ((end, feed), &core)) in ends.zip(&cores.workers).enumerate() {
         let setup = Arc::new(prepared.setup(clock.rate(), reach.stamps)?);
         let material = Arc::clone(&prepared.material);
         let gate = Arc::clone(gate);
@@ -67,7 +69,7 @@ pub(super) fn start(
                 core_affinity::set_for_current(CoreId { id });
             }
             introduce(&number);
-            let workload = Box::new(CorpusWorkload::new(&material));
+            let workload = Box::new(CorpusWorkload::new(&material, feed));
             let control = Arc::new(WorkerGate::new(&gate, index));
             let mut alarm = Alarm::new(&gate);
             if reach.realtime {

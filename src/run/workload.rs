@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use crate::clock::Nanos;
 use crate::config::Plan;
-use crate::dataset::{ContextMode, Corpus, Sampler};
-use crate::endpoint::{Api, Bodies, HeaderTemplate, History, Reply};
+use crate::dataset::{ContextMode, Corpus, Sampler, Streamed};
+use crate::endpoint::{Api, Bodies, HeaderTemplate, History, Made, Reply};
 use crate::engine::Workload;
 use crate::record::{Exchange, ReplyReader, RequestId, reply_of};
 use crate::schedule::Timeline;
 use crate::wire::write_request_head;
 
+use super::feeder::WorkerFeed;
 use super::marks::Marks;
 
 /// What every worker reads and none writes.
@@ -21,8 +22,10 @@ pub(super) struct Material {
     pub(super) plan: Arc<Plan>,
     /// Its endpoint.
     pub(super) api: Api,
-    /// Conversations.
+    /// Conversations; none where the dataset is streamed.
     pub(super) corpus: Arc<Corpus>,
+    /// What a feeder makes requests of.
+    pub(super) streamed: Option<Arc<Streamed>>,
     /// Their bodies.
     pub(super) bodies: Arc<Bodies>,
     /// What marks the bodies.
@@ -39,16 +42,20 @@ pub(super) struct Material {
 pub(super) struct CorpusWorkload {
     material: Arc<Material>,
     sampler: Sampler,
+    /// What the feeder makes, where the dataset is streamed.
+    feed: Option<WorkerFeed>,
 }
 
 impl CorpusWorkload {
-    /// A workload over `material`.
-    pub(super) fn new(material: &Arc<Material>) -> CorpusWorkload {
-        let count = material.corpus.conversations.len();
+    /// A workload over `material`, or over what `feed` brings.
+    pub(super) fn new(material: &Arc<Material>, feed: Option<WorkerFeed>) -> CorpusWorkload {
+        // A streamed dataset is played in its schedule's order.
+        let count = material.corpus.conversations.len().max(1);
         let sampling = material.plan.dataset.sampling;
         CorpusWorkload {
             sampler: Sampler::new(sampling, count, material.seed, 0),
             material: Arc::clone(material),
+            feed,
         }
     }
 }
@@ -62,7 +69,18 @@ impl Workload for CorpusWorkload {
         self.sampler.pick(session)
     }
 
+    fn made_below(&self) -> Option<u64> {
+        self.feed.as_ref().map(WorkerFeed::made_below)
+    }
+
+    fn take_made(&mut self, session: u64) -> Option<Arc<Made>> {
+        self.feed.as_mut()?.take(session)
+    }
+
     fn turn_count(&self, conversation: u32) -> u32 {
+        if self.feed.is_some() {
+            return 1;
+        }
         let turns = self.material.corpus.conversations[conversation as usize]
             .turns
             .len();
@@ -79,8 +97,13 @@ impl Workload for CorpusWorkload {
     }
 
     fn own_time(&self, conversation: u32, turn: u32) -> Option<Nanos> {
-        let turns = &self.material.corpus.conversations[conversation as usize].turns;
-        turns[turn as usize].own_time()
+        // One that is streamed has one turn, whose time stands in the timeline.
+        let conversation = self
+            .material
+            .corpus
+            .conversations
+            .get(conversation as usize)?;
+        conversation.turns[turn as usize].own_time()
     }
 
     fn reply_tokens(&self, conversation: u32, turn: u32) -> Option<u32> {
@@ -139,8 +162,13 @@ impl Workload for CorpusWorkload {
     ) {
         let headers = &self.material.headers;
         let url = &self.material.plan.endpoint.urls[usize::from(id.url)];
-        let turns = &self.material.corpus.conversations[id.conversation as usize].turns;
-        let of_turn = &turns[id.turn as usize].headers;
+        // A conversation that is streamed has none of its own.
+        let conversation = self
+            .material
+            .corpus
+            .conversations
+            .get(id.conversation as usize);
+        let of_turn = conversation.map_or(&[][..], |found| &found.turns[id.turn as usize].headers);
         let own;
         let host = match headers.host_override() {
             Some(host) => host,

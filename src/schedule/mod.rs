@@ -21,7 +21,7 @@ use arrivals::Arrivals;
 pub use cancellation::CancellationDraw;
 use deal::Deal;
 use replay::Replay;
-pub use replay::Timeline;
+pub use replay::{Players, Timeline};
 pub use rotation::url_order;
 use slots::{Opening, Slots};
 pub use users::Course;

@@ -13,7 +13,8 @@ use crate::config::PhasePlan;
 
 /// When each conversation of a trace begins, in the order in which they begin; shared by all workers.
 ///
-/// An entry that waits is 12 bytes: a time and a number. Nothing else exists of it before it is due.
+/// An entry that waits is 12 bytes, a time and a number, or the 8 of its time where conversations begin in the order of their numbers.
+/// Nothing else need exist of it before it is due.
 ///
 /// ```
 /// use tokenring::clock::Nanos;
@@ -26,24 +27,77 @@ use crate::config::PhasePlan;
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Nanoseconds after the phase's start, ascending.
-    due: Vec<u64>,
+    due: Vec<Nanos>,
     /// Who begins then.
-    conversation: Vec<u32>,
+    conversations: Players,
 }
+
+/// Who begins at each time.
+#[derive(Clone, Debug)]
+pub enum Players {
+    /// This one, the next one, and so on.
+    From(u32),
+    /// These, one for each time.
+    Listed(Vec<u32>),
+}
+
+impl Default for Players {
+    fn default() -> Players {
+        Players::From(0)
+    }
+}
+
+impl Players {
+    /// Number `at` of them.
+    #[must_use]
+    pub fn at(&self, at: usize) -> Option<u32> {
+        match self {
+            Players::From(first) => first.checked_add(u32::try_from(at).ok()?),
+            Players::Listed(listed) => listed.get(at).copied(),
+        }
+    }
+}
+
+/// How soon a beginning is asked for again whose request is still being made.
+const AGAIN: Nanos = Nanos(200_000);
 
 impl Timeline {
     /// Sorts `firsts`: the time of each conversation's first turn after the phase's start, and its number in the corpus. Equal times
     /// keep the order in which they come.
     #[must_use]
     pub fn new(firsts: impl IntoIterator<Item = (Nanos, u32)>) -> Timeline {
-        let mut firsts: Vec<(u64, u32)> = firsts
-            .into_iter()
-            .map(|(after, conversation)| (after.0, conversation))
-            .collect();
+        let mut firsts: Vec<(Nanos, u32)> = firsts.into_iter().collect();
         firsts.sort_by_key(|&(after, _)| after);
         Timeline {
             due: firsts.iter().map(|first| first.0).collect(),
-            conversation: firsts.iter().map(|first| first.1).collect(),
+            conversations: Players::Listed(firsts.iter().map(|first| first.1).collect()),
+        }
+    }
+
+    /// The same of `due`, the time of each of `conversations`. Takes what it is given, and 12 bytes an entry more while it sorts what
+    /// is not in order.
+    ///
+    /// # Panics
+    ///
+    /// When there are more than `u32::MAX`, or a list is not as long as the times.
+    #[must_use]
+    pub fn of(due: Vec<Nanos>, conversations: Players) -> Timeline {
+        if due.is_sorted() {
+            return Timeline { due, conversations };
+        }
+        let count = u32::try_from(due.len()).expect("conversations have 32-bit numbers");
+        let mut order: Vec<u32> = (0..count).collect();
+        // With the place as the second key, equal times keep their order without the memory of a stable sort.
+        order.sort_unstable_by_key(|&place| (due[place as usize], place));
+        let sorted = order.iter().map(|&place| due[place as usize]).collect();
+        for place in &mut order {
+            *place = conversations
+                .at(*place as usize)
+                .expect("each time is somebody's");
+        }
+        Timeline {
+            due: sorted,
+            conversations: Players::Listed(order),
         }
     }
 
@@ -63,13 +117,33 @@ impl Timeline {
     #[must_use]
     pub fn conversation(&self, session: u64) -> Option<u32> {
         let at = usize::try_from(session).ok()?;
-        self.conversation.get(at).copied()
+        (at < self.due.len()).then(|| self.conversations.at(at))?
+    }
+
+    /// When that is, after the phase's start.
+    #[must_use]
+    pub fn due(&self, session: u64) -> Option<Nanos> {
+        self.due.get(usize::try_from(session).ok()?).copied()
+    }
+
+    /// Conversations from the lowest number up.
+    #[must_use]
+    pub fn conversations(&self) -> Players {
+        let mut conversations = self.conversations.clone();
+        if let Players::Listed(listed) = &mut conversations {
+            listed.sort_unstable();
+        }
+        conversations
     }
 
     /// Bytes that this takes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.due.capacity() * size_of::<u64>() + self.conversation.capacity() * size_of::<u32>()
+        let listed = match &self.conversations {
+            Players::From(_) => 0,
+            Players::Listed(listed) => listed.capacity(),
+        };
+        self.due.capacity() * size_of::<Nanos>() + listed * size_of::<u32>()
     }
 }
 
@@ -81,6 +155,8 @@ pub(super) struct Replay {
     start: Tick,
     /// Due times of later turns that may be sent now; the one ready longest first.
     ready: VecDeque<Tick>,
+    /// Sessions from this one on are still being made.
+    made: u64,
 }
 
 impl Replay {
@@ -90,6 +166,7 @@ impl Replay {
             clock,
             start,
             ready: VecDeque::new(),
+            made: u64::MAX,
         }
     }
 
@@ -108,7 +185,12 @@ impl Replay {
         let begins = begins.filter(|&due| deadline.is_none_or(|end| due < end));
         let turn = self.ready.front().copied();
         let turn_from = turn.map_or(Tick::NEVER, |due| due.max(prefill_free));
-        let begins_from = begins.map_or(Tick::NEVER, |due| due.max(slot_free).max(prefill_free));
+        let mut begins_from =
+            begins.map_or(Tick::NEVER, |due| due.max(slot_free).max(prefill_free));
+        if session.is_some_and(|session| session >= self.made) {
+            // It is looked for again when it is due, then every so often; turns go on meanwhile.
+            begins_from = begins_from.max(now.plus(self.clock.ticks(AGAIN)));
+        }
         let (due, starts) = match (turn, begins) {
             (None, None) => return Err(Verdict::Done),
             (Some(turn), None) => (turn, false),
@@ -142,10 +224,7 @@ impl Replay {
     /// When `session` begins; none that the trace does not have.
     pub(super) fn begins(&self, session: u64) -> Option<Tick> {
         let at = usize::try_from(session).ok()?;
-        self.timeline
-            .due
-            .get(at)
-            .map(|&after| self.at(Nanos(after)))
+        self.timeline.due.get(at).map(|&after| self.at(after))
     }
 
     /// `after` the phase's start.
@@ -174,6 +253,25 @@ impl Schedule {
         let asked = schedule.session_limit.unwrap_or(sessions);
         schedule.session_limit = Some(asked.min(sessions));
         schedule
+    }
+
+    /// Of a replay whose requests are made while it runs: sessions below `session` can begin. One that cannot when it is due begins late.
+    pub fn made_below(&mut self, session: u64) {
+        if let Pace::Replay(replay) = &mut self.pace {
+            replay.made = session;
+        }
+    }
+
+    /// The sessions of a replay of `count` that fall to `shard`, in order.
+    pub fn replayed(
+        phase: &PhasePlan,
+        shard: Shard,
+        count: u64,
+    ) -> impl Iterator<Item = u64> + use<> {
+        let concurrency = phase.concurrency.map(|most| most as u64);
+        let prefill = phase.slots.prefill.map(|most| most as u64);
+        let deal = Deal::by_arrivals(shard, concurrency, prefill);
+        (0..deal.share(count)).map(move |nth| deal.number(nth))
     }
 
     /// The conversation that `session` plays, where the schedule says it: in a replay.

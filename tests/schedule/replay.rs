@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{Arrivals, SlotPlan, StopRule};
-use tokenring::schedule::{IntentKind, Schedule, Shard, Timeline, Verdict};
+use tokenring::schedule::{IntentKind, Players, Schedule, Shard, Timeline, Verdict};
 
 use super::{duration, plan};
 
@@ -190,4 +190,78 @@ fn nothing_begins_from_the_deadline_on() {
     );
     schedule.session_ended(Tick(12));
     assert_eq!(schedule.next(Tick(12)), Verdict::Done);
+}
+
+/// Requests that are made while the replay runs: what is not made when it is due begins late, keeps its due time, and lets turns pass.
+#[test]
+fn a_beginning_that_is_not_made_yet_waits_and_lets_turns_pass() {
+    let timeline = Arc::new(Timeline::new([(Nanos(10), 0), (Nanos(20), 1)]));
+    let plan = plan(Arrivals::FixedSchedule, None, StopRule::default());
+    let only = Shard { index: 0, count: 1 };
+    let mut schedule = Schedule::replay(&plan, &timeline, only, Rate::NANOS, Tick(0));
+    let begun = |verdict| match verdict {
+        Verdict::Send(intent) => (intent.due, intent.kind),
+        other => panic!("{other:?}"),
+    };
+    schedule.made_below(1);
+    let start = |session| IntentKind::Start { session };
+    assert_eq!(begun(schedule.next(Tick(10))), (Tick(10), start(0)));
+    let Verdict::WaitUntil(again) = schedule.next(Tick(30)) else {
+        panic!("it is not made yet");
+    };
+    assert!(
+        (31..1_000_000).contains(&again.0),
+        "asked again soon: {again:?}"
+    );
+    schedule.turn_ready(Tick(31));
+    assert_eq!(
+        begun(schedule.next(Tick(31))),
+        (Tick(31), IntentKind::Continue)
+    );
+    schedule.made_below(2);
+    assert_eq!(begun(schedule.next(again)), (Tick(20), start(1)));
+}
+
+/// The two ways to lay down a timeline agree, and what is in order takes no numbers.
+#[test]
+fn a_compact_timeline_is_the_same_timeline() {
+    let scattered: Vec<u64> = (0..999_u64).map(|n| n * 7_919 % 401).collect();
+    let ordered: Vec<u64> = (0..999).map(|n| n / 3).collect();
+    for (times, bytes) in [(scattered, 12), (ordered, 8)] {
+        let firsts = times.iter().zip(40_u32..);
+        let right = Timeline::new(firsts.map(|(&due, n)| (Nanos(due), n)));
+        let due: Vec<Nanos> = times.iter().map(|&due| Nanos(due)).collect();
+        let listed = Players::Listed((40..40 + 999).collect());
+        let compact = [Players::From(40), listed].map(|who| Timeline::of(due.clone(), who));
+        assert_eq!(compact[0].heap_bytes(), bytes * times.len());
+        for timeline in compact {
+            for session in 0..=999 {
+                assert_eq!(timeline.conversation(session), right.conversation(session));
+                assert_eq!(timeline.due(session), right.due(session));
+            }
+        }
+    }
+}
+
+/// What is made for a worker is what its schedule begins.
+#[test]
+fn each_worker_replays_the_sessions_that_are_told() {
+    let timeline = Arc::new(Timeline::new((0..50_u32).map(|n| (Nanos(u64::from(n)), n))));
+    for (count, cap) in [(1, None), (3, None), (4, Some(2))] {
+        let plan = plan(Arrivals::FixedSchedule, cap, StopRule::default());
+        for index in 0..count {
+            let shard = Shard { index, count };
+            let mut schedule = Schedule::replay(&plan, &timeline, shard, Rate::NANOS, Tick(0));
+            let mut begun = Vec::new();
+            while let Verdict::Send(intent) = schedule.next(Tick(1_000)) {
+                let IntentKind::Start { session } = intent.kind else {
+                    panic!("no turn is ready");
+                };
+                begun.push(session);
+                schedule.session_ended(Tick(1_000));
+            }
+            let told: Vec<u64> = Schedule::replayed(&plan, shard, 50).collect();
+            assert_eq!(told, begun, "worker {index} of {count}");
+        }
+    }
 }

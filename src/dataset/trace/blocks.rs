@@ -29,19 +29,12 @@ const PLAIN_SEPARATOR: &str = " the";
 /// Blocks joined to see whether tokens reach over their borders.
 const JOINS_TRIED: u64 = 16;
 
-/// What blocks are cut from.
-pub(super) struct Source<'a> {
-    pieces: Pieces,
-    tokenizer: &'a dyn Tokenizer,
-}
+/// Bytes of blocks that are kept from one prompt to the next where the prompts are not known together.
+const KEPT_BYTES_MOST: usize = 64 << 20;
 
-impl<'a> Source<'a> {
-    pub(super) fn new(tokenizer: &'a dyn Tokenizer, seed: u64) -> Source<'a> {
-        Source {
-            pieces: Pieces::new(CorpusKind::Sonnet, tokenizer, seed, SOURCE_TOKENS),
-            tokenizer,
-        }
-    }
+/// What blocks are cut from.
+pub(super) fn source(tokenizer: &dyn Tokenizer, seed: u64) -> Pieces {
+    Pieces::new(CorpusKind::Sonnet, tokenizer, seed, SOURCE_TOKENS)
 }
 
 /// Writes prompts.
@@ -57,18 +50,21 @@ pub(super) struct Blocks<'a> {
     rest_seed: u64,
     /// Blocks that several prompts have.
     kept: HashMap<u64, Fitted>,
+    kept_bytes: usize,
 }
 
 impl<'a> Blocks<'a> {
     /// `file` tells the ids of one trace from those of another.
-    pub(super) fn new(source: &'a Source<'_>, size: u32, seed: u64, file: &str) -> Blocks<'a> {
-        let tokenizer = source.tokenizer;
+    pub(super) fn new(
+        pieces: &'a Pieces,
+        tokenizer: &'a dyn Tokenizer,
+        size: u32,
+        seed: u64,
+        file: &str,
+    ) -> Blocks<'a> {
         let own = tokenizer.block_separator().map(str::to_owned);
         let mut blocks = Blocks {
-            fitter: Fitter {
-                pieces: &source.pieces,
-                tokenizer,
-            },
+            fitter: Fitter { pieces, tokenizer },
             size: size.max(1) as usize,
             separator: own
                 .filter(|token| tokenizer.count(token) == 1)
@@ -77,6 +73,7 @@ impl<'a> Blocks<'a> {
             block_seed: child_seed(seed, &format!("dataset.prompt.hash_block:{file}")),
             rest_seed: child_seed(seed, "dataset.prompt.place"),
             kept: HashMap::new(),
+            kept_bytes: 0,
         };
         blocks.adds_up = blocks.joins_add_up();
         blocks
@@ -107,6 +104,22 @@ impl<'a> Blocks<'a> {
             // A thread that fell has told its own panic.
             workers.into_iter().map(|one| one.join().unwrap_or(0)).sum()
         })
+    }
+
+    /// One prompt; its blocks are kept for later ones, up to a bound.
+    pub(super) fn one(&mut self, asked: &Asked) -> Fitted {
+        if self.kept_bytes > KEPT_BYTES_MOST {
+            self.kept.clear();
+            self.kept_bytes = 0;
+        }
+        for id in &asked.ids[..self.whole(asked)] {
+            if !self.kept.contains_key(id) {
+                let made = self.make(*id, self.size);
+                self.kept_bytes += made.text.len();
+                self.kept.insert(*id, made);
+            }
+        }
+        self.prompt(asked)
     }
 
     /// Makes the blocks that more than one prompt has.

@@ -18,11 +18,13 @@ use std::io;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::format::{Format, Setting};
+use super::format::{Format, Purpose, Setting};
 use super::lines::{Bad, Entry, shown};
+use super::pieces::Pieces;
 use super::{Conversation, DatasetError, Turn, fixed_schedule};
 use crate::config::{FileFormat, TracePlan};
 use crate::file::{Cut, Record};
+use crate::tokenizer::Tokenizer;
 use blocks::Blocks;
 
 /// Longest prompt of a line, as for made-up prompts.
@@ -66,9 +68,47 @@ impl Asked {
     }
 }
 
+/// What prompts are made from, whoever makes them.
+pub(super) struct Ground {
+    /// What they are cut from.
+    pieces: Pieces,
+    /// Tells the ids of one trace from those of another.
+    file_hash: String,
+}
+
+impl Ground {
+    /// Refuses a tokenizer that no prompt can be made with.
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Ground, DatasetError> {
+        let tokenizer = setting.tokenizer;
+        if tokenizer.count("The quick brown fox") == 0 {
+            return Err(DatasetError::UnusableTokenizer(tokenizer.name().to_owned()));
+        }
+        Ok(Ground {
+            pieces: blocks::source(tokenizer, setting.seed),
+            file_hash: file_hash(setting)?,
+        })
+    }
+
+    fn blocks<'a>(&'a self, setting: &Setting<'a>) -> Blocks<'a> {
+        let (block, tokenizer) = (setting.file.block_tokens, setting.tokenizer);
+        Blocks::new(
+            &self.pieces,
+            tokenizer,
+            block,
+            setting.seed,
+            &self.file_hash,
+        )
+    }
+}
+
 /// The formats.
 pub(super) struct Trace<'a> {
     setting: Setting<'a>,
+    /// What makes a prompt at once, where that is asked for.
+    blocks: Option<Blocks<'a>>,
+    /// Prompts made at once, and those that missed their length.
+    made: u64,
+    missed: u64,
     /// Requests so far.
     records: u64,
     /// Prompts to be made, by ascending request. Their turns have no text yet.
@@ -89,8 +129,15 @@ impl<'a> Trace<'a> {
                 setting.file.format.name()
             )]));
         }
+        let blocks = match setting.purpose {
+            Purpose::Make(Some(ground)) => Some(ground.blocks(&setting)),
+            _ => None,
+        };
         Ok(Trace {
             setting,
+            blocks,
+            made: 0,
+            missed: 0,
             records: 0,
             asked: Vec::new(),
             links: Vec::new(),
@@ -114,6 +161,10 @@ impl Format for Trace<'_> {
         }
     }
 
+    fn one_way(&self) -> &'static str {
+        "give each session one form of content"
+    }
+
     /// As in AIPerf, bad rows of a `burst_gpt_trace` are never an error.
     fn skips(&self) -> bool {
         self.setting.file.format == FileFormat::BurstGptTrace
@@ -128,9 +179,20 @@ impl Format for Trace<'_> {
         }?;
         for turn in &mut entry.turns {
             turn.record = self.records;
+            if matches!(self.setting.purpose, Purpose::Make(_)) {
+                scale_output(&self.setting.trace, turn);
+            }
         }
         self.records += 1;
         Ok(Some(entry))
+    }
+
+    fn go_to(&mut self, number: u64) {
+        self.records = number;
+    }
+
+    fn note(&self) -> Option<String> {
+        missed_note(self.missed, self.made, self.setting.tokenizer)
     }
 
     /// Leaves out, joins, reshapes, and makes the prompts.
@@ -154,7 +216,7 @@ impl Format for Trace<'_> {
         self.drop_longer(conversations)?;
         self.chain(conversations);
         self.keep_asked(conversations);
-        scale_outputs(&dataset.trace, conversations);
+        turns(conversations).for_each(|turn| scale_output(&dataset.trace, turn));
         self.ignore_times(conversations);
         self.notes.extend(synthesis::reshape(
             &dataset.trace,
@@ -189,6 +251,29 @@ fn file_hash(setting: &Setting<'_>) -> Result<String, DatasetError> {
 }
 
 impl Trace<'_> {
+    /// The prompt of `turn` is asked for: remembers it, or makes it now.
+    fn ask(&mut self, asked: Asked, turn: &mut Turn) -> Result<(), String> {
+        match self.setting.purpose {
+            Purpose::Load => self.asked.push(asked),
+            Purpose::Check => {
+                // Whether an id has one length in all lines shows only where all are loaded.
+                let block = self.setting.file.block_tokens;
+                if let Some(sentence) = asked.misfit(block, &mut HashMap::new()) {
+                    return Err(format!("field hash_ids: {sentence}"));
+                }
+            }
+            Purpose::Make(_) => {
+                if let Some(blocks) = &mut self.blocks {
+                    let fitted = blocks.one(&asked);
+                    self.made += 1;
+                    self.missed += u64::from(fitted.off_by != 0);
+                    turn.texts = vec![fitted.text];
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves out lines whose prompt is longer than the plan allows.
     fn drop_longer(&mut self, conversations: &mut Vec<Conversation>) -> Result<(), DatasetError> {
         let Some(most) = self.setting.trace.input_tokens_most else {
@@ -259,19 +344,8 @@ impl Trace<'_> {
 
     /// Gives the turns their texts.
     fn write(&mut self, conversations: &mut [Conversation]) -> Result<(), DatasetError> {
-        let Setting {
-            file,
-            tokenizer,
-            seed,
-            ..
-        } = self.setting;
-        let name = tokenizer.name();
-        if tokenizer.count("The quick brown fox") == 0 {
-            return Err(DatasetError::UnusableTokenizer(name.to_owned()));
-        }
-        let source = blocks::Source::new(tokenizer, seed);
-        let hash = file_hash(&self.setting)?;
-        let mut blocks = Blocks::new(&source, file.block_tokens, seed, &hash);
+        let ground = Ground::new(&self.setting)?;
+        let mut blocks = ground.blocks(&self.setting);
         let mut turns: Vec<&mut Turn> = turns(conversations).collect();
         turns.sort_unstable_by_key(|turn| turn.record);
         let mut rest = self.asked.iter().peekable();
@@ -281,15 +355,21 @@ impl Trace<'_> {
                 work.push((turn, asked));
             }
         }
-        let prompts = work.len();
+        let prompts = work.len() as u64;
         let missed = blocks.write_all(work);
-        if missed > 0 {
-            self.notes.push(format!(
-                "{missed} of {prompts} prompts could not be made to the exact length with the tokenizer {name}"
-            ));
-        }
+        self.notes
+            .extend(missed_note(missed, prompts, self.setting.tokenizer));
         Ok(())
     }
+}
+
+fn missed_note(missed: u64, prompts: u64, tokenizer: &dyn Tokenizer) -> Option<String> {
+    (missed > 0).then(|| {
+        format!(
+            "{missed} of {prompts} prompts could not be made to the exact length with the tokenizer {}",
+            tokenizer.name()
+        )
+    })
 }
 
 /// Drops the turns of these requests, and conversations that have none left. How many turns.
@@ -315,9 +395,9 @@ fn turns(conversations: &mut [Conversation]) -> impl Iterator<Item = &mut Turn> 
     clippy::cast_sign_loss,
     reason = "a float cast saturates, which is meant"
 )]
-fn scale_outputs(trace: &TracePlan, conversations: &mut [Conversation]) {
+fn scale_output(trace: &TracePlan, turn: &mut Turn) {
     let (factor, most) = (trace.output_length, trace.output_tokens_most);
-    for tokens in turns(conversations).filter_map(|turn| turn.max_tokens.as_mut()) {
+    if let Some(tokens) = &mut turn.max_tokens {
         if factor != 1.0 {
             *tokens = ((f64::from(*tokens) * factor).round_ties_even() as u32).max(1);
         }

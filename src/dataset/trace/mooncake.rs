@@ -37,7 +37,7 @@ impl Trace<'_> {
         }
         let text = text_field(&mut fields, "text_input")?;
         let (timestamp_ms, delay) = lines::timing(&mut fields)?;
-        let turn = Turn {
+        let mut turn = Turn {
             texts: text.into_iter().collect(),
             messages: messages(&mut fields)?,
             tools: tools(&mut fields)?,
@@ -49,21 +49,24 @@ impl Trace<'_> {
             extra: lines::extra(&mut fields)?,
             ..Turn::default()
         };
-        let entry = Entry {
-            session: text_field(&mut fields, "session_id")?,
+        // Whatever is wrong with a line shows before its prompt is asked for.
+        let session = text_field(&mut fields, "session_id")?;
+        if let Some(tokens) = length {
+            let asked = Asked {
+                record: self.records,
+                line,
+                tokens,
+                ids: ids.unwrap_or_default(),
+            };
+            self.ask(asked, &mut turn)?;
+        }
+        Ok(Entry {
+            session,
             context: context(&turn),
             turns: vec![turn],
             unknown: fields.into_iter().map(|(name, _)| name).collect(),
             ..Entry::default()
-        };
-        let record = self.records;
-        self.asked.extend(length.map(|tokens| Asked {
-            record,
-            line,
-            tokens,
-            ids: ids.unwrap_or_default(),
-        }));
-        Ok(entry)
+        })
     }
 }
 

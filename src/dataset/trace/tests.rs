@@ -2,13 +2,6 @@
 //!
 //! In: lines, flags. Out: prompts, sessions and times, or sentences. Never: a server.
 
-#![expect(
-    clippy::too_many_lines,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "tables of cases, and small numbers"
-)]
-
 use std::collections::HashMap;
 use std::io::Write as _;
 
@@ -85,35 +78,10 @@ fn lines_of(lines: &[(u32, &[u64])]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// A tokenizer of words with a token of its own for the beginning of a text.
+/// A tokenizer with a token of its own for the beginning of a text.
 fn with_beginning() -> JsonTokenizer {
-    let words = crate::dataset::trace::tests::words();
-    JsonTokenizer::parse("words", &words).expect("a tokenizer")
-}
-
-/// Each letter, digit and mark is a token, a space goes with what follows it.
-fn words() -> String {
-    // A byte-level tokenizer writes each byte as a letter: the visible ones as themselves, the others from U+0100 on.
-    let visible = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
-    let bytes: Vec<char> = (0..=255_u8).filter(visible).map(char::from).collect();
-    let others = ('\u{100}'..).take(256 - bytes.len());
-    let letters = (33..127_u8).map(|c| format!("\u{120}{}", char::from(c)));
-    let vocabulary: HashMap<String, usize> = std::iter::once("<s>".to_owned())
-        .chain(bytes.iter().copied().chain(others).map(String::from))
-        .chain(letters)
-        .zip(0..)
-        .collect();
-    let merges: Vec<[String; 2]> = (33..127_u8)
-        .map(|c| ["\u{120}".to_owned(), char::from(c).to_string()])
-        .collect();
-    serde_json::json!({
-        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-        "added_tokens": [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false,
-                  "byte_fallback": false, "vocab": vocabulary, "merges": merges}
-    })
-    .to_string()
+    let text = crate::tokenizer::tests::tiny_json().replace("<end>", "<s>");
+    JsonTokenizer::parse("tiny", &text).expect("a tokenizer")
 }
 
 #[test]
@@ -152,11 +120,11 @@ fn equal_ids_are_equal_text_and_all_lengths_are_exact() {
             "{name}"
         );
         assert_eq!((blocks(0, 1), blocks(1, 2)), (0, 0), "{name}");
-        let beginning = if name == "words" { "<s>" } else { " the" };
+        let beginning = if name == "tiny" { "<s>" } else { " the" };
         assert!(texts[0].starts_with(beginning), "{name}: {}", texts[0]);
         assert_eq!(
             texts[4].matches("<s>").count(),
-            if name == "words" { 4 } else { 0 }
+            if name == "tiny" { 4 } else { 0 }
         );
     }
 }
@@ -181,112 +149,119 @@ fn a_block_follows_from_the_file_the_seed_and_the_id() {
     );
 }
 
+/// Format, lines, and what is said of them.
+const WRONG: &[(&str, &str, &str)] = &[
+    (
+        "",
+        r#"{"timestamp": 0}"#,
+        "F:1: field input_length: missing; give one of input_length, text_input, messages, payload",
+    ),
+    (
+        "",
+        r#"{"input_length": 5, "payload": {"a": 1}}"#,
+        "F:1: fields input_length and payload: give one of them, not both",
+    ),
+    (
+        "",
+        r#"{"text_input": "a", "messages": [{"role": "user"}]}"#,
+        "F:1: fields text_input and messages: give one",
+    ),
+    (
+        "",
+        r#"{"text_input": "a", "hash_ids": [1]}"#,
+        "F:1: field hash_ids: needs input_length, not text_input",
+    ),
+    (
+        "",
+        r#"{"input_length": 5, "tools": [{}]}"#,
+        "F:1: field tools: needs messages, not input_length",
+    ),
+    (
+        "",
+        r#"{"messages": []}"#,
+        "F:1: field messages: [] is not a list of at least one message",
+    ),
+    (
+        "",
+        r#"{"messages": [{"content": "a"}]}"#,
+        "F:1: field messages: {\"content\":\"a\"} has no role",
+    ),
+    (
+        "",
+        r#"{"messages": [{"role": "user"}], "tools": []}"#,
+        "F:1: field tools: [] is not a list of at least one tool",
+    ),
+    (
+        "",
+        r#"{"payload": {}}"#,
+        "F:1: field payload: {} is not an object with at least one field",
+    ),
+    (
+        "",
+        r#"{"input_length": 0}"#,
+        "F:1: field input_length: 0 is not a whole number from 1",
+    ),
+    (
+        "",
+        r#"{"input_length": 5, "hash_ids": ["a"]}"#,
+        "F:1: field hash_ids: [\"a\"] is not a list of whole numbers",
+    ),
+    (
+        "",
+        "{\"input_length\": 32, \"hash_ids\": [1, 2]}\n{\"input_length\": 20, \"hash_ids\": [1, 2]}",
+        "F:2: field hash_ids: 2 stands for 4 tokens here and for 16 in an earlier line",
+    ),
+    (
+        "",
+        r#"{"input_length": 32, "hash_ids": [1, 2, 3]}"#,
+        "F:1: field hash_ids: 3 ids of 16 tokens are more than the input_length 32",
+    ),
+    (
+        "",
+        "{\"session_id\": \"s\", \"payload\": {\"a\": 1}}\n{\"session_id\": \"s\", \"messages\": [{\"role\": \"user\"}]}",
+        "F:2: field session_id: session \"s\" begins with payload and goes on with messages",
+    ),
+    (
+        "",
+        "{\"session_id\": \"s\", \"payload\": {\"a\": 1}}\n{\"session_id\": \"s\", \"input_length\": 5}",
+        "F:2: field session_id: an earlier line of this session builds its history in another way; give each session one form of content",
+    ),
+    (
+        "bailian",
+        r#"{"chat_id": 1, "timestamp": 0, "output_length": 5}"#,
+        "F:1: field input_length: missing",
+    ),
+    (
+        "bailian",
+        r#"{"chat_id": 1, "timestamp": "0", "input_length": 5, "output_length": 5}"#,
+        "F:1: field timestamp: \"0\" is not a number of seconds",
+    ),
+    (
+        "bailian",
+        r#"{"timestamp": 0, "input_length": 5, "output_length": 5}"#,
+        "F:1: field chat_id: missing; give a whole number",
+    ),
+    (
+        "bailian",
+        r#"{"chat_id": 1.5, "timestamp": 0, "input_length": 5, "output_length": 5}"#,
+        "F:1: field chat_id: 1.5 is not a whole number",
+    ),
+    (
+        "burst",
+        "Timestamp,Request tokens\n1,2\n",
+        "F:2: column Response tokens: missing",
+    ),
+    (
+        "burst",
+        "Timestamp,Request tokens,Response tokens\n1,x,2\n",
+        "F:2: column Request tokens: \"x\" is not a whole number from 1",
+    ),
+];
+
 #[test]
 fn wrong_lines_name_their_fields() {
-    let cases: &[(&str, &str, &str)] = &[
-        (
-            "",
-            r#"{"timestamp": 0}"#,
-            "F:1: field input_length: missing; give one of input_length, text_input, messages, payload",
-        ),
-        (
-            "",
-            r#"{"input_length": 5, "payload": {"a": 1}}"#,
-            "F:1: fields input_length and payload: give one of them, not both",
-        ),
-        (
-            "",
-            r#"{"text_input": "a", "messages": [{"role": "user"}]}"#,
-            "F:1: fields text_input and messages: give one",
-        ),
-        (
-            "",
-            r#"{"text_input": "a", "hash_ids": [1]}"#,
-            "F:1: field hash_ids: needs input_length, not text_input",
-        ),
-        (
-            "",
-            r#"{"input_length": 5, "tools": [{}]}"#,
-            "F:1: field tools: needs messages, not input_length",
-        ),
-        (
-            "",
-            r#"{"messages": []}"#,
-            "F:1: field messages: [] is not a list of at least one message",
-        ),
-        (
-            "",
-            r#"{"messages": [{"content": "a"}]}"#,
-            "F:1: field messages: {\"content\":\"a\"} has no role",
-        ),
-        (
-            "",
-            r#"{"messages": [{"role": "user"}], "tools": []}"#,
-            "F:1: field tools: [] is not a list of at least one tool",
-        ),
-        (
-            "",
-            r#"{"payload": {}}"#,
-            "F:1: field payload: {} is not an object with at least one field",
-        ),
-        (
-            "",
-            r#"{"input_length": 0}"#,
-            "F:1: field input_length: 0 is not a whole number from 1",
-        ),
-        (
-            "",
-            r#"{"input_length": 5, "hash_ids": ["a"]}"#,
-            "F:1: field hash_ids: [\"a\"] is not a list of whole numbers",
-        ),
-        (
-            "",
-            "{\"input_length\": 32, \"hash_ids\": [1, 2]}\n{\"input_length\": 20, \"hash_ids\": [1, 2]}",
-            "F:2: field hash_ids: 2 stands for 4 tokens here and for 16 in an earlier line",
-        ),
-        (
-            "",
-            r#"{"input_length": 32, "hash_ids": [1, 2, 3]}"#,
-            "F:1: field hash_ids: 3 ids of 16 tokens are more than the input_length 32",
-        ),
-        (
-            "",
-            "{\"session_id\": \"s\", \"payload\": {\"a\": 1}}\n{\"session_id\": \"s\", \"input_length\": 5}",
-            "F:2: field session_id: an earlier line of this session builds its history in another way",
-        ),
-        (
-            "bailian",
-            r#"{"chat_id": 1, "timestamp": 0, "output_length": 5}"#,
-            "F:1: field input_length: missing",
-        ),
-        (
-            "bailian",
-            r#"{"chat_id": 1, "timestamp": "0", "input_length": 5, "output_length": 5}"#,
-            "F:1: field timestamp: \"0\" is not a number of seconds",
-        ),
-        (
-            "bailian",
-            r#"{"timestamp": 0, "input_length": 5, "output_length": 5}"#,
-            "F:1: field chat_id: missing; give a whole number",
-        ),
-        (
-            "bailian",
-            r#"{"chat_id": 1.5, "timestamp": 0, "input_length": 5, "output_length": 5}"#,
-            "F:1: field chat_id: 1.5 is not a whole number",
-        ),
-        (
-            "burst",
-            "Timestamp,Request tokens\n1,2\n",
-            "F:2: column Response tokens: missing",
-        ),
-        (
-            "burst",
-            "Timestamp,Request tokens,Response tokens\n1,x,2\n",
-            "F:2: column Request tokens: \"x\" is not a whole number from 1",
-        ),
-    ];
     let tokenizer = gpt2();
-    for (kind, text, sentence) in cases {
+    for (kind, text, sentence) in WRONG {
         let error = built(text, &asking(kind, 16), &tokenizer, 1).expect_err(text);
         assert!(error.contains(sentence), "{text}\n{error}");
     }
@@ -423,55 +398,24 @@ fn bad_rows_of_a_burst_trace_are_left_out_and_counted() {
 #[test]
 fn reshaped_traces_have_aiperfs_lengths_and_shared_blocks() {
     let lines = lines_of(&[(60, &[1, 2, 3, 4]), (50, &[1, 2, 5, 6]), (20, &[1, 7])]);
-    let cases: &[(TracePlan, [u32; 3])] = &[
-        (
-            TracePlan {
-                prompt_length: 2.0,
-                ..TracePlan::default()
-            },
-            [88, 68, 24],
-        ),
-        (
-            TracePlan {
-                prompt_length: 0.5,
-                ..TracePlan::default()
-            },
-            [46, 41, 18],
-        ),
-        (
-            TracePlan {
-                prefix_length: 2.0,
-                ..TracePlan::default()
-            },
-            [92, 82, 36],
-        ),
-        (
-            TracePlan {
-                prefix_length: 1.5,
-                ..TracePlan::default()
-            },
-            [76, 66, 36],
-        ),
-        (
-            TracePlan {
-                prefix_length: 0.5,
-                ..TracePlan::default()
-            },
-            [44, 34, 20],
-        ),
-        (
-            TracePlan {
-                prompt_length: 2.0,
-                input_tokens_most: Some(70),
-                ..TracePlan::default()
-            },
-            [70, 68, 24],
-        ),
+    let plan = |prefix_length, prompt_length, input_tokens_most| TracePlan {
+        prefix_length,
+        prompt_length,
+        input_tokens_most,
+        ..TracePlan::default()
+    };
+    let cases = [
+        (plan(1.0, 2.0, None), [88, 68, 24]),
+        (plan(1.0, 0.5, None), [46, 41, 18]),
+        (plan(2.0, 1.0, None), [92, 82, 36]),
+        (plan(1.5, 1.0, None), [76, 66, 36]),
+        (plan(0.5, 1.0, None), [44, 34, 20]),
+        (plan(1.0, 2.0, Some(70)), [70, 68, 24]),
     ];
     let tokenizer = gpt2();
     for (trace, right) in cases {
         let asking = Asking {
-            trace: *trace,
+            trace,
             ..asking("", 16)
         };
         let (corpus, notes) = built(&lines, &asking, &tokenizer, 3).expect("right lines");
@@ -488,11 +432,13 @@ fn reshaped_traces_have_aiperfs_lengths_and_shared_blocks() {
                 .count()
         };
         let blocks = tokenizer.count(&texts[0][..shared(texts[0], texts[1])]) / 16;
-        let expected = (2.0
-            * trace
-                .prefix_length
-                .trunc()
-                .max(trace.prefix_length.min(1.0))) as usize;
+        let expected = if trace.prefix_length < 1.0 {
+            1
+        } else if trace.prefix_length < 2.0 {
+            2
+        } else {
+            4
+        };
         assert_eq!(blocks, expected, "{trace:?}");
     }
 }
@@ -531,7 +477,7 @@ fn outputs_times_and_long_lines_are_reshaped() {
 /// The sentences of a schedule that cannot be followed name the line.
 #[test]
 fn schedule_errors_name_the_line() {
-    let followed = |start_ms: Option<u64>, end_ms| Asking {
+    let followed = |start_ms: Option<u64>, end_ms: Option<u64>| Asking {
         schedule: Some(FixedSchedule {
             auto_offset: start_ms.is_none(),
             start_ms,
@@ -652,7 +598,7 @@ proptest! {
             if most.is_none() {
                 prop_assert_eq!(asked.misfit(16, &mut sizes), None);
             }
-            prop_assert!(asked.ids.len() as u32 * 16 < asked.tokens + 16);
+            prop_assert!(asked.ids.len() * 16 < asked.tokens as usize + 16);
         }
     }
 }

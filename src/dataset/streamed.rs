@@ -1,0 +1,255 @@
+//! A dataset that is read again while its requests are sent.
+//!
+//! In: a long trace, each line of which is one request. Out: when all are due, and the conversation of any of them, made when it is asked
+//! for. Never: more of the file in memory than a block of lines, or a conversation that depends on which were made before it.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
+
+use super::format::{self, Format, Purpose, Setting};
+use super::line_index::{LineIndex, LineReader};
+use super::lines::Completion;
+use super::seed::{child_seed, numbered};
+use super::survey::{Survey, Surveyed, survey};
+use super::synthetic::conversation_id;
+use super::trace::Ground;
+use super::{Begins, Conversation, DatasetError};
+use crate::config::{Arrivals, DatasetSource, FileFormat, FilePlan, Plan, Streaming};
+use crate::file::record_of;
+use crate::tokenizer::Tokenizer;
+
+/// Bytes in which a file shows how it goes on.
+const HEAD_BYTES: u64 = 4096;
+
+/// A file whose entries are made when they are asked for.
+pub struct Streamed {
+    file: FilePlan,
+    index: LineIndex,
+    /// What prompts are made from, where there are any.
+    ground: Option<Ground>,
+    seed: u64,
+}
+
+/// What became of the wish to stream.
+pub(super) enum Attempt {
+    /// It can be.
+    Streamed(Box<Streamed>, Begins, Vec<String>),
+    /// It must be loaded; why, where somebody expects otherwise.
+    Loaded(Option<String>),
+}
+
+/// Streams the plan's file if that is wanted and can be done.
+pub(super) fn open(
+    plan: &Plan,
+    tokenizer: &dyn Tokenizer,
+    seed: u64,
+) -> Result<Attempt, DatasetError> {
+    let DatasetSource::File(file) = &plan.dataset.source else {
+        return Ok(Attempt::Loaded(None));
+    };
+    let path = &file.path;
+    let unreadable = |source| DatasetError::Unreadable {
+        path: path.clone(),
+        source,
+    };
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    let wanted = match plan.dataset.streaming {
+        Streaming::Always => true,
+        Streaming::Auto => metadata.len() >= Streaming::AUTO_BYTES,
+        Streaming::Never => false,
+    };
+    if !wanted {
+        return Ok(Attempt::Loaded(None));
+    }
+    let loaded = |why: &str| {
+        let shown = path.display();
+        let note =
+            format!("{shown} is loaded whole, and all its requests are made before the run: {why}");
+        Ok(Attempt::Loaded(Some(note)))
+    };
+    let followed = plan.phases.len() == 1 && plan.phases[0].arrivals == Arrivals::FixedSchedule;
+    let Some(schedule) = plan.dataset.fixed_schedule.filter(|_| followed) else {
+        return loaded("only a fixed schedule without a warmup is streamed");
+    };
+    if !metadata.is_file() {
+        return loaded("it is no ordinary file, so it cannot be read twice");
+    }
+    if let Some(why) = unfit(plan, file) {
+        return loaded(why);
+    }
+    let mut bytes = File::open(path).map_err(unreadable)?;
+    if let Some(why) = unfit_head(&mut bytes).map_err(unreadable)? {
+        return loaded(why);
+    }
+    let setting = Setting::of(plan, file, tokenizer, seed);
+    match survey(bytes, setting, schedule)? {
+        Survey::Unfit(why) => loaded(why),
+        Survey::Done(Surveyed {
+            index,
+            begins,
+            notes,
+            asked,
+        }) => {
+            let ground = asked.then(|| Ground::new(&setting)).transpose()?;
+            let streamed = Streamed {
+                file: file.clone(),
+                index,
+                ground,
+                seed,
+            };
+            Ok(Attempt::Streamed(Box::new(streamed), begins, notes))
+        }
+    }
+}
+
+/// Why a file cannot be streamed that `plan` speaks of like this.
+fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
+    use FileFormat::{MooncakeTrace, MultiTurn, SingleTurn};
+    let (trace, prompts) = (&plan.dataset.trace, &plan.dataset.prompts);
+    let reasons = [
+        (
+            !matches!(file.format, SingleTurn | MultiTurn | MooncakeTrace),
+            "of all formats only single_turn, multi_turn and mooncake_trace are streamed",
+        ),
+        (
+            file.path.extension().is_some_and(|ending| ending == "json"),
+            "in a .json file an entry may take several lines",
+        ),
+        (
+            file.skip_bad_lines,
+            "--skip-bad-lines leaves lines out, so their numbers have to be known",
+        ),
+        (
+            trace.reshapes_prompts() || trace.input_tokens_most.is_some() || trace.ignore_delays,
+            "it is reshaped, for which all its lines have to be known",
+        ),
+        (
+            prompts.media.images.is_some() || prompts.media.sounds.is_some(),
+            "pictures or sounds are added to its turns",
+        ),
+        (prompts.token_ids, "its prompts are sent as token ids"),
+        (
+            prompts.cache_bust.is_some(),
+            "--cache-bust marks its bodies",
+        ),
+        (
+            !plan.endpoint.kind.facts().produces_tokens,
+            "its endpoint has to see every turn before the run",
+        ),
+    ];
+    let found = reasons.into_iter().find(|(holds, _)| *holds);
+    found.map(|(_, why)| why)
+}
+
+/// Why a file that begins like this cannot be streamed. An empty one can: it is refused in the same words.
+fn unfit_head(file: &mut File) -> std::io::Result<Option<&'static str>> {
+    let mut head = Vec::new();
+    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+    file.rewind()?;
+    let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5, 0x2f, 0xfd]];
+    if compressed.iter().any(|begin| head.starts_with(begin)) {
+        return Ok(Some("it is compressed, so no part of it can be read alone"));
+    }
+    let first = head.trim_ascii_start().first();
+    Ok((first.is_some_and(|byte| *byte != b'{'))
+        .then_some("it is not one JSON object in each line"))
+}
+
+impl Streamed {
+    /// Makes conversations of this file, for as many readers as go through it each in its own order.
+    pub fn maker<'a>(
+        &'a self,
+        plan: &'a Plan,
+        tokenizer: &'a dyn Tokenizer,
+        readers: usize,
+    ) -> Result<Maker<'a>, DatasetError> {
+        let readers: std::io::Result<Vec<LineReader<'a>>> = (0..readers)
+            .map(|_| LineReader::open(&self.file.path, &self.index))
+            .collect();
+        let setting = Setting {
+            purpose: Purpose::Make(self.ground.as_ref()),
+            ..Setting::of(plan, &self.file, tokenizer, self.seed)
+        };
+        Ok(Maker {
+            path: &self.file.path,
+            readers: readers.map_err(|source| self.unreadable(source))?,
+            format: format::open(setting)?,
+            completion: Completion::new(plan, self.seed),
+            ids: child_seed(self.seed, "dataset.conversation.id"),
+        })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    fn unreadable(&self, source: std::io::Error) -> DatasetError {
+        DatasetError::Unreadable {
+            path: self.file.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Makes conversations, the same whatever was made before.
+pub struct Maker<'a> {
+    path: &'a Path,
+    readers: Vec<LineReader<'a>>,
+    format: Box<dyn Format + 'a>,
+    completion: Completion<'a>,
+    ids: u64,
+}
+
+impl Maker<'_> {
+    /// The conversation of entry `number`, found by reader `reader`.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not any more what it was.
+    pub fn make(&mut self, reader: usize, number: u32) -> Result<Conversation, DatasetError> {
+        let changed = |what: String| DatasetError::Changed {
+            path: self.path.to_owned(),
+            entry: u64::from(number) + 1,
+            what,
+        };
+        let line = match self.readers[reader].line(number) {
+            Ok(Some(line)) => line,
+            Ok(None) => return Err(changed("it is not there any more".to_owned())),
+            Err(error) => return Err(changed(error.to_string())),
+        };
+        let overall = u64::from(number);
+        self.format.go_to(overall);
+        let entry = record_of(line, 0).and_then(|record| self.format.entry(record));
+        let entry = entry.map_err(changed)?;
+        let entry = entry.ok_or_else(|| changed("it has become empty".to_owned()))?;
+        let mut conversation = Conversation {
+            id: match entry.session {
+                Some(session) => session,
+                None => conversation_id(&mut numbered(self.ids, overall)),
+            },
+            turns: entry.turns,
+            context: entry.context,
+            system: entry.system,
+            ..Conversation::default()
+        };
+        conversation.turns.truncate(1);
+        for turn in &mut conversation.turns {
+            turn.delay_ms = 0.0;
+            self.completion.turn(turn, overall);
+        }
+        self.completion.system(&mut conversation);
+        Ok(conversation)
+    }
+
+    /// What the user should know of all that was made.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.format.note()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What is made one by one is what is built at once.
+//!
+//! In: small traces. Out: whether the two ways agree. Never: an order in which it would matter.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use proptest::prelude::*;
+
+use super::super::{Dataset, build, open};
+use super::*;
+use crate::config::{Command, parse};
+use crate::dataset::Corpus;
+use crate::tokenizer::ShippedTokenizer;
+
+/// A trace of a few lines, and the flags beside it.
+fn traces() -> impl Strategy<Value = String> {
+    let line = (0_u32..50, 0_u32..5, 1_u32..60, 0_u32..4);
+    prop::collection::vec(line, 1..120).prop_map(|lines| {
+        let mut text = String::new();
+        for (number, (time, kind, length, hash)) in lines.into_iter().enumerate() {
+            let rest = match kind {
+                0 => format!(r#""text_input": "text {number}""#),
+                // An id stands for one text of one length.
+                1 => format!(
+                    r#""input_length": {}, "hash_ids": [{hash}, {}]"#,
+                    length + 16,
+                    100 + length.min(16)
+                ),
+                2 => format!(
+                    r#""input_length": {length}, "session_id": "s{number}", "output_length": 9"#
+                ),
+                3 => format!(r#""input_length": {length}, "odd": 1"#),
+                _ => format!(r#""input_length": {length}"#),
+            };
+            let end = if hash == 3 { "\r\n\n" } else { "\n" };
+            write!(text, r#"  {{"timestamp": {time}, {rest}}}{end}"#).unwrap();
+        }
+        text
+    })
+}
+
+fn plan(path: &Path, flags: &str) -> Plan {
+    let words = format!(
+        "profile --model a,b --model-selection-strategy random --url h --osl 50 --output-tokens-stddev 20 --custom-dataset-type \
+         mooncake-trace --isl-block-size 16 --input-file {} {flags}",
+        path.display()
+    );
+    let words = words.split_whitespace().map(std::ffi::OsString::from);
+    match parse(words) {
+        Ok(Command::Profile(plan)) => *plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// Conversations in the order of the file, with the times that they are due at.
+fn shown(corpus: &Corpus) -> Vec<String> {
+    let conversations = corpus.conversations.iter();
+    conversations
+        .map(|conversation| {
+            let mut conversation = conversation.clone();
+            let due = conversation.turns[0].own_time();
+            conversation.turns[0].timestamp_ms = None;
+            conversation.turns[0].line = 0;
+            format!("{due:?} {conversation:?}")
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_streamed_trace_is_the_built_one(text in traces(), seed: u64, cut in 0_u32..3) {
+        let file = file(&text);
+        let flags = ["", "--fixed-schedule-start-offset 10 --fixed-schedule-end-offset 40", "--system-prompt Be."];
+        let always = plan(file.path(), &format!("--fixed-schedule --stream-input always {}", flags[cut as usize]));
+        let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
+        let built = build(&always, &tokenizer, seed);
+        let streamed = open(&always, &tokenizer, seed);
+        let (built, streamed) = match (built, streamed) {
+            (Ok(built), Ok(streamed)) => (built, streamed),
+            (Err(one), Err(other)) => {
+                prop_assert_eq!(one.to_string(), other.to_string());
+                return Ok(());
+            }
+            (one, other) => panic!("{:?} {:?}", one.err(), other.err()),
+        };
+        let (Dataset::Streamed(streamed, begins), notes) = streamed else { panic!("it was loaded") };
+        let mut maker = streamed.maker(&always, &tokenizer, 1).unwrap();
+        let numbers = begins.listed.unwrap_or_else(|| (begins.first..).take(begins.due.len()).collect());
+        let mut made: Vec<(usize, String)> = Vec::new();
+        // Backwards, for it must not matter.
+        for (at, (&number, &due)) in numbers.iter().zip(&begins.due).enumerate().rev() {
+            let mut conversation = maker.make(0, number).unwrap();
+            conversation.turns[0].timestamp_ms = None;
+            made.push((at, format!("{:?} {conversation:?}", Some(due))));
+        }
+        made.sort();
+        let made: Vec<String> = made.into_iter().map(|made| made.1).collect();
+        prop_assert_eq!(made, shown(&built.0));
+        let inexact = built.1.iter().any(|note| note.contains("exact length"));
+        prop_assert_eq!(built.1.len() - usize::from(inexact), notes.len());
+    }
+}
+
+#[test]
+fn a_file_that_is_changed_meanwhile_is_told_of() {
+    let file = file(
+        "{\"timestamp\": 0, \"text_input\": \"a\"}\n{\"timestamp\": 9, \"text_input\": \"b\"}\n",
+    );
+    let plan = plan(file.path(), "--fixed-schedule --stream-input always");
+    let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
+    let Ok((Dataset::Streamed(streamed, _), _)) = open(&plan, &tokenizer, 1) else {
+        panic!("it was loaded");
+    };
+    std::fs::write(file.path(), "{\"timestamp\": 0, \"text_input\": \"a\"}\n{}").unwrap();
+    let mut maker = streamed.maker(&plan, &tokenizer, 1).unwrap();
+    let error = maker.make(0, 1).unwrap_err().to_string();
+    assert!(
+        error.contains("entry 2 was changed while the load was on"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_stays_whole_says_why() {
+    let line = "{\"timestamp\": 0, \"text_input\": \"a\", \"session_id\": \"s\"}\n";
+    let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
+    let gzip = [&[0x1f, 0x8b][..], line.as_bytes()].concat();
+    let always = "--stream-input always";
+    let cases = [
+        (line.into(), "--stream-input never", None),
+        (line.into(), "--stream-input auto", None),
+        (
+            line.into(),
+            "--no-fixed-schedule --stream-input always",
+            Some("only a fixed schedule"),
+        ),
+        (
+            line.into(),
+            "--warmup-request-count 1 --stream-input always",
+            Some("without a warmup"),
+        ),
+        (line.repeat(2).into(), always, Some("several turns")),
+        (gzip, always, Some("compressed")),
+    ];
+    for (bytes, flags, why) in cases {
+        let bytes: Vec<u8> = bytes;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), line).unwrap();
+        let plan = plan(file.path(), flags);
+        std::fs::write(file.path(), bytes).unwrap();
+        let Attempt::Loaded(said) = super::open(&plan, &tokenizer, 1).unwrap() else {
+            panic!("{flags}: it is streamed");
+        };
+        match (said, why) {
+            (None, None) => {}
+            (Some(said), Some(why)) => assert!(said.contains(why), "{said}"),
+            (said, why) => panic!("{flags}: {said:?} instead of {why:?}"),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What `inputs.json` is written from.
+//!
+//! In: the dataset of a run, loaded or streamed. Out: its conversations in the order of the file. Never: all bodies of a streamed one at
+//! once, or hours of work for one file.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+
+use crate::endpoint::Made;
+use crate::report::{InputBodies, tell};
+
+use super::prepare::Prepared;
+
+/// Conversations of a streamed dataset beyond which there is no `inputs.json`: it would hold every prompt once more, each made again.
+const STREAMED_MOST: usize = 1_000_000;
+
+/// Calls `write` with the bodies of `prepared`; without any where they are too many.
+pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodies<'_>>) -> T) -> T {
+    let material = &prepared.material;
+    let Some(streamed) = &material.streamed else {
+        let conversations = &material.corpus.conversations;
+        let conversation = |index: usize| {
+            let conversation = conversations.get(index)?;
+            let turns = 0..conversation.turns.len();
+            let bodies = turns.filter_map(|turn| prepared.body(index, turn));
+            Some((conversation.id.clone(), bodies.collect()))
+        };
+        return write(Some(&InputBodies {
+            count: conversations.len(),
+            conversation: &conversation,
+        }));
+    };
+    let count = material.timeline.len();
+    if count > STREAMED_MOST {
+        tell(&format!(
+            "Note: inputs.json is not written for a streamed dataset of more than {STREAMED_MOST} requests"
+        ));
+        return write(None);
+    }
+    let maker = match streamed.maker(&material.plan, &*prepared.tokenizer, 1) {
+        Ok(maker) => RefCell::new(maker),
+        Err(error) => {
+            tell(&format!("Note: inputs.json is not written: {error}"));
+            return write(None);
+        }
+    };
+    let numbers = material.timeline.conversations();
+    let missing = Cell::new(None);
+    let conversation = |index: usize| {
+        let number = numbers.at(index)?;
+        match maker.borrow_mut().make(0, number) {
+            Ok(conversation) => {
+                let made = Made::new(&material.api, conversation);
+                Some((made.id, vec![Cow::Owned(made.body.to_vec())]))
+            }
+            Err(error) => {
+                missing.set(Some(error));
+                None
+            }
+        }
+    };
+    let written = write(Some(&InputBodies {
+        count,
+        conversation: &conversation,
+    }));
+    if let Some(error) = missing.take() {
+        tell(&format!("Note: inputs.json is not whole: {error}"));
+    }
+    written
+}
