@@ -210,7 +210,7 @@ pub(super) fn parse(
 }
 
 /// The error of a file that cannot be read to its end.
-fn broken(trouble: Trouble, path: &Path) -> DatasetError {
+pub(super) fn broken(trouble: Trouble, path: &Path) -> DatasetError {
     match trouble {
         Trouble::Unreadable(source) => DatasetError::Unreadable {
             path: path.to_owned(),

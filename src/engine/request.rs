@@ -486,11 +486,8 @@ fn choose_body(
         None => workload.body(session.conversation, session.turn),
     };
     let live = session.body.take().filter(|_| prepared.is_none());
-    exchange.live_body = exchange
-        .made
-        .as_ref()
-        .map(|made| Arc::clone(&made.body))
-        .or(live);
+    let made = exchange.made.as_ref().map(|made| Arc::clone(&made.body));
+    exchange.live_body = made.or(live);
     let body = exchange.live_body.as_ref().or(prepared.as_ref());
     let own = body.and_then(|body| workload.own_body(&exchange.id, body));
     let length = own.as_ref().or(body).map_or(0, |body| body.len());

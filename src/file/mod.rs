@@ -227,6 +227,12 @@ impl Iterator for Records {
     }
 }
 
+/// The text of the file at `path`, unpacked.
+pub fn text(path: &Path) -> Result<Box<dyn BufRead + Send>, Trouble> {
+    let file = fs::File::open(path).map_err(Trouble::Unreadable)?;
+    unpack::plain(Box::new(BufReader::with_capacity(1 << 16, file)))
+}
+
 /// The record that one line of a file of JSON Lines holds, found by somebody else, with blanks around it or without. The error says what is
 /// wrong with it.
 pub fn record_of(line: &[u8], number: u64) -> Result<Record, String> {

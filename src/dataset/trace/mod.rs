@@ -12,18 +12,17 @@ mod synthesis;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io;
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::format::{Format, Purpose, Setting};
+use super::format::{Format, Purpose, Setting, broken};
 use super::lines::{Bad, Entry, shown};
 use super::pieces::Pieces;
 use super::{Conversation, DatasetError, Turn, fixed_schedule};
 use crate::config::{FileFormat, TracePlan};
-use crate::file::{Cut, Record};
+use crate::file::{self, Cut, Record};
 use crate::tokenizer::Tokenizer;
 use blocks::Blocks;
 
@@ -232,18 +231,17 @@ impl Format for Trace<'_> {
     }
 }
 
-/// The first 16 hexadecimal digits of SHA-256 of the file: equal ids of two files are not the same text. Those of no bytes for what can be
-/// read only once.
+/// The first 16 hexadecimal digits of SHA-256 of the file's text, packed or not: equal ids of two files are not the same text. Those of no text
+/// for what can be read only once.
 fn file_hash(setting: &Setting<'_>) -> Result<String, DatasetError> {
     let path = &setting.file.path;
-    let unreadable = |source| DatasetError::Unreadable {
-        path: path.clone(),
-        source,
-    };
     let mut digest = Sha256::new();
     if path.is_file() {
-        let mut file = File::open(path).map_err(unreadable)?;
-        io::copy(&mut file, &mut digest).map_err(unreadable)?;
+        let mut text = file::text(path).map_err(|trouble| broken(trouble, path))?;
+        io::copy(&mut text, &mut digest).map_err(|source| DatasetError::Unreadable {
+            path: path.clone(),
+            source,
+        })?;
     }
     let digest: [u8; 32] = digest.finalize().into();
     let hex = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
