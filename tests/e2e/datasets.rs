@@ -14,10 +14,14 @@ use super::tool::Tool;
 /// Runs the program over a file in the one format, one request after the other.
 fn run(path: &str, format: &str) {
     let text = fs::read_to_string(format!("{path}.txt")).unwrap();
+    // A body may stand in several lines.
     let wanted: Vec<Value> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("body "))
-        .map(|body| serde_json::from_str(body).unwrap())
+        .split("\nbody ")
+        .skip(1)
+        .map(|body| {
+            let mut values = serde_json::Deserializer::from_str(body).into_iter();
+            values.next().unwrap().unwrap()
+        })
         .collect();
     let server = Server::start(Script::always("whole alpha beta"));
     let run = Tool::profile(&format!(

@@ -15,7 +15,7 @@ use crate::tokenizer::ShippedTokenizer;
 
 /// A trace of a few lines, and the flags beside it.
 fn traces() -> impl Strategy<Value = String> {
-    let line = (0_u32..50, 0_u32..5, 1_u32..60, 0_u32..4);
+    let line = (0_u32..50, 0_u32..7, 1_u32..60, 0_u32..4);
     prop::collection::vec(line, 1..120).prop_map(|lines| {
         let mut text = String::new();
         for (number, (time, kind, length, hash)) in lines.into_iter().enumerate() {
@@ -31,6 +31,10 @@ fn traces() -> impl Strategy<Value = String> {
                     r#""input_length": {length}, "session_id": "s{number}", "output_length": 9"#
                 ),
                 3 => format!(r#""input_length": {length}, "odd": 1"#),
+                4 => format!(
+                    r#""messages": [{{"role": "user", "content": "m{number}"}}], "output_length": {length}"#
+                ),
+                5 => format!(r#""payload": {{"n": {number}, "text": "ü"}}"#),
                 _ => format!(r#""input_length": {length}"#),
             };
             let end = if hash == 3 { "\r\n\n" } else { "\n" };
@@ -77,9 +81,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_streamed_trace_is_the_built_one(text in traces(), seed: u64, cut in 0_u32..3) {
+    fn a_streamed_trace_is_the_built_one(text in traces(), seed: u64, cut in 0_u32..4) {
         let file = file(&text);
-        let flags = ["", "--fixed-schedule-start-offset 10 --fixed-schedule-end-offset 40", "--system-prompt Be."];
+        let flags = ["", "--fixed-schedule-start-offset 10 --fixed-schedule-end-offset 40", "--system-prompt Be.",
+            "--synthesis-speedup-ratio 4 --synthesis-output-len-multiplier 0.3 --synthesis-max-osl 12"];
         let always = plan(file.path(), &format!("--fixed-schedule --stream-input always {}", flags[cut as usize]));
         let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
         let built = build(&always, &tokenizer, seed);
@@ -149,6 +154,26 @@ fn what_stays_whole_says_why() {
             Some("without a warmup"),
         ),
         (line.repeat(2).into(), always, Some("several turns")),
+        (
+            format!("[{}]", line.trim()).into(),
+            always,
+            Some("JSON object"),
+        ),
+        (
+            line.into(),
+            "--stream-input always --skip-bad-lines",
+            Some("--skip-bad-lines"),
+        ),
+        (
+            line.into(),
+            "--stream-input always --synthesis-max-isl 9",
+            Some("reshaped"),
+        ),
+        (
+            line.into(),
+            "--stream-input always --cache-bust system-prefix",
+            Some("--cache-bust"),
+        ),
         (gzip, always, Some("compressed")),
     ];
     for (bytes, flags, why) in cases {
