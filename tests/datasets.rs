@@ -98,7 +98,9 @@ fn shown(path: &Path, more: &str) -> String {
     for conversation in &corpus.conversations {
         for turn in 0..conversation.turns.len() {
             let body = api.render(conversation, turn, &[]);
-            let _ = writeln!(text, "body {}", String::from_utf8(body).unwrap());
+            // One that is sent as the file has it may stand on several lines.
+            let body = String::from_utf8(body).unwrap().replace('\n', " ");
+            let _ = writeln!(text, "body {body}");
         }
     }
     text
