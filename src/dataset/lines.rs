@@ -124,6 +124,18 @@ pub(super) fn timing(
     ))
 }
 
+/// Takes `messages` out: none where the field is absent, else at least one. What a message is made of is the format's to judge.
+pub(super) fn messages(fields: &mut Map<String, Value>) -> Result<Vec<Value>, String> {
+    match fields.remove("messages") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) if !list.is_empty() => Ok(list),
+        Some(other) => Err(format!(
+            "field messages: {} is not a list of at least one message",
+            shown(&other)
+        )),
+    }
+}
+
 /// Takes `extra` out.
 pub(super) fn extra(fields: &mut Map<String, Value>) -> Result<Map<String, Value>, String> {
     match fields.remove("extra") {

@@ -134,16 +134,7 @@ fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
 
 /// Takes `messages` out: objects with a role.
 fn messages(fields: &mut Map<String, Value>) -> Result<Vec<Value>, String> {
-    let list = match fields.remove("messages") {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(list)) if !list.is_empty() => list,
-        Some(other) => {
-            return Err(format!(
-                "field messages: {} is not a list of at least one message",
-                shown(&other)
-            ));
-        }
-    };
+    let list = lines::messages(fields)?;
     match list.iter().find(|message| !message["role"].is_string()) {
         Some(message) => Err(format!("field messages: {} has no role", shown(message))),
         None => Ok(list),

@@ -34,7 +34,8 @@ fn unnumbered(calls: &[ToolCall], fragment: &Value) -> u64 {
     }
 }
 
-fn add(calls: &mut Vec<ToolCall>, index: u64, id: &Value, function: &Value) {
+/// The call with this index, made in its place if there is none. Calls stand in the order of their indexes.
+pub(super) fn at(calls: &mut Vec<ToolCall>, index: u64) -> &mut ToolCall {
     let place = calls.partition_point(|call| call.index < index);
     if calls.get(place).is_none_or(|call| call.index != index) {
         let call = ToolCall {
@@ -43,7 +44,11 @@ fn add(calls: &mut Vec<ToolCall>, index: u64, id: &Value, function: &Value) {
         };
         calls.insert(place, call);
     }
-    let call = &mut calls[place];
+    &mut calls[place]
+}
+
+fn add(calls: &mut Vec<ToolCall>, index: u64, id: &Value, function: &Value) {
+    let call = at(calls, index);
     if let (true, Some(id)) = (call.id.is_empty(), id.as_str()) {
         id.clone_into(&mut call.id);
     }

@@ -98,8 +98,8 @@ pub struct Request<'a> {
     pub conversation: &'a Conversation,
     /// The turn, as a place in the conversation's turns.
     pub turn: usize,
-    /// What each earlier turn was answered with; `None`, or a missing entry, is a turn that failed. Of use only where
-    /// [`Request::earlier`] gives it out.
+    /// What each earlier turn was answered with; `None`, or a missing entry, is a turn that failed. Of use only to
+    /// [`ContextMode::LiveReplies`](crate::dataset::ContextMode::LiveReplies).
     pub history: &'a [Option<Reply>],
 }
 
@@ -119,22 +119,6 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn tools(&self) -> Option<&'a Value> {
         history::tools(self.conversation, self.turn)
-    }
-
-    /// The turns before it that belong into its body, each with its live reply where one belongs there too.
-    pub fn earlier(&self) -> impl Iterator<Item = (&'a Turn, Option<&'a Reply>)> {
-        use crate::dataset::ContextMode::{LiveReplies, SelfContained};
-        let (history, context) = (self.history, self.conversation.context);
-        let end = if context == SelfContained {
-            0
-        } else {
-            self.turn
-        };
-        let turns = self.conversation.turns[..end].iter();
-        turns.enumerate().map(move |(index, turn)| {
-            let reply = history.get(index).and_then(Option::as_ref);
-            (turn, reply.filter(|_| context == LiveReplies))
-        })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Chunks, Dialect, Parsed};
+use super::{Chunks, Dialect, Parsed, calls};
 
 /// What a finished turn said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,16 +47,7 @@ impl Reply {
 
     /// The tool call with this index, made if there is none.
     pub(super) fn tool_call(&mut self, index: u64) -> &mut ToolCall {
-        let calls = &mut self.tool_calls;
-        let found = calls.iter().position(|call| call.index == index);
-        let place = found.unwrap_or_else(|| {
-            calls.push(ToolCall {
-                index,
-                ..ToolCall::default()
-            });
-            calls.len() - 1
-        });
-        &mut calls[place]
+        calls::at(&mut self.tool_calls, index)
     }
 }
 

@@ -14,6 +14,7 @@ use super::parse::{json, peer_error, root_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
 use super::{Input, Piece, Reply, event, translate};
+use crate::dataset::ContextMode;
 
 /// The dialect.
 #[derive(Debug)]
@@ -171,12 +172,14 @@ fn stored<'a>(request: &Request<'a>) -> Option<(usize, &'a str)> {
         return None;
     }
     let asked = extra("store") == Some(&Value::Bool(true));
-    let replies = request.earlier().enumerate();
+    let live = request.conversation.context == ContextMode::LiveReplies;
+    let replies = request.history.iter().take(request.turn).enumerate();
     replies
-        .filter_map(|(turn, (_, reply))| Some((turn, reply?)))
+        .filter(|_| live)
+        .filter_map(|(turn, reply)| Some((turn, reply.as_ref()?)))
         .filter(|(_, reply)| (asked || reply.stored) && !reply.id.is_empty())
         .map(|(turn, reply)| (turn, reply.id.as_str()))
-        .last()
+        .next_back()
 }
 
 /// Items of `input`, those after turn `known` if the server knows the ones before.

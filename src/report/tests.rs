@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::clock::{Anchor, Calibration, Nanos, Tick};
@@ -51,24 +51,9 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
         models: vec!["m".into()],
         model_selection: ModelSelection::RoundRobin,
         endpoint: EndpointPlan {
-            kind: EndpointKind::Chat,
             streaming: true,
-            url_strategy: crate::config::UrlStrategy::RoundRobin,
-            urls: Vec::new(),
-            built_in_server: false,
-            custom_path: None,
             request_timeout: Nanos(1),
-            api_key: None,
-            headers: Vec::new(),
-            session_header: None,
-            affinity_headers: vec!["X-Session-Affinity"],
-            extra_inputs: Map::new(),
-            use_legacy_max_tokens: false,
-            use_server_token_count: false,
-            per_chunk_usage: false,
-            tls: crate::config::TlsPlan::default(),
-            reuse: ConnectionReuse::Pooled,
-            wait_for_model: None,
+            ..EndpointPlan::plain(EndpointKind::Chat)
         },
         tokenizer: TokenizerPlan {
             apply_chat_template: false,

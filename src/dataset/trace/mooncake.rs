@@ -95,16 +95,7 @@ fn form(fields: &Map<String, Value>) -> Result<&'static str, String> {
 }
 
 fn messages(fields: &mut Map<String, Value>) -> Result<Vec<Value>, String> {
-    let list = match fields.remove("messages") {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(list)) if !list.is_empty() => list,
-        Some(other) => {
-            return Err(format!(
-                "field messages: {} is not a list of at least one message",
-                shown(&other)
-            ));
-        }
-    };
+    let list = lines::messages(fields)?;
     match list.iter().find(|message| message.get("role").is_none()) {
         Some(message) => Err(format!(
             "field messages: {} has no role; give messages such as {{\"role\": \"user\", \"content\": \"Hello\"}}",
