@@ -61,6 +61,7 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
             plan.endpoint.per_chunk_usage
         ),
         format!("reuse: {:?}", plan.endpoint.reuse),
+        format!("network: {:?}", plan.endpoint.network),
         format!("url_strategy: {:?}", plan.endpoint.url_strategy),
         format!("wait_for_model: {:?}", plan.endpoint.wait_for_model),
         format!("tokenizer: {:?}", plan.tokenizer),
@@ -211,6 +212,9 @@ fn sample(flag: &Flag) -> String {
         "--audio-sample-rates" => "8,44.1".to_owned(),
         "--random-range-ratio" => "0.5".to_owned(),
         "--url-weights" => "3".to_owned(),
+        "--resolve" => "h:80:127.0.0.1".to_owned(),
+        "--local-address" => "127.0.0.1".to_owned(),
+        "--proxy" => "http://proxy:3128".to_owned(),
         _ => match flag.kind {
             Kind::Switch => String::new(),
             Kind::Choice(names) => names[0].to_owned(),
@@ -390,7 +394,10 @@ fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
     // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect,
     // --tokenize-prompt, --late-policy, --stream-input, --skip-bad-lines, --insecure, --cacert, --cert, --key and --tls-server-name.
-    assert_eq!(flags::profile().count(), 285);
+    // And of the network: --resolve, --ip-version, --unix-socket, --local-address, --interface, --tcp-nodelay, --tcp-quickack, --so-rcvbuf,
+    // --so-sndbuf, --happy-eyeballs-timeout-ms, --keepalive-idle-seconds,
+    // --proxy, --dns-refresh-seconds.
+    assert_eq!(flags::profile().count(), 298);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();

@@ -13,6 +13,8 @@
     reason = "a failed step fails the test, and the tests look at the clock"
 )]
 
+#[path = "e2e/addresses.rs"]
+mod addresses;
 #[path = "e2e/burst.rs"]
 mod burst;
 #[path = "e2e/cases.rs"]
@@ -29,6 +31,8 @@ mod health;
 mod links;
 #[path = "e2e/markers.rs"]
 mod markers;
+#[path = "e2e/relays.rs"]
+mod relays;
 #[path = "e2e/replay.rs"]
 mod replay;
 #[path = "e2e/server.rs"]
@@ -70,4 +74,4 @@ macro_rules! case_files {
     };
 }
 
-case_files! { commands files load prompts replies refusals }
+case_files! { commands files load network prompts replies refusals }

@@ -14,6 +14,9 @@ mod cancel;
 #[path = "engine/check.rs"]
 mod check;
 
+#[path = "engine/eyeballs.rs"]
+mod eyeballs;
+
 #[path = "engine/handover.rs"]
 mod handover;
 
@@ -132,6 +135,9 @@ fn random_bench(seed: u64) -> Bench {
             .for_each(|phase| phase.slots.pre_connect = 0);
     }
     bench.workers = 1 + chance.index(3);
+    if seed.is_multiple_of(4) {
+        bench.connects.idle = Some(Nanos(1 + seed * 7_919 % (30 * MILLI)));
+    }
     bench.words = Words {
         turns: if chance.below(2) == 0 { 1 } else { 4 },
         think: Nanos(chance.below(10 * MILLI) * chance.below(2)),
@@ -159,7 +165,10 @@ fn random_bench(seed: u64) -> Bench {
 }
 
 fn play_random(seed: u64, faults: Faults, timeout: Nanos) -> Judged {
-    let mut bench = random_bench(seed);
+    play_random_bench(random_bench(seed), seed, faults, timeout)
+}
+
+fn play_random_bench(mut bench: Bench, seed: u64, faults: Faults, timeout: Nanos) -> Judged {
     bench.request_timeout = timeout;
     let judged = Judged::of(&bench, seed);
     let mut simulation = Simulation::new(seed);

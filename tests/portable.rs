@@ -17,7 +17,7 @@ use tokenring::clock::{Clock, Nanos, Tick};
 use tokenring::config::ConnectionReuse;
 use tokenring::driver::portable::Wishes;
 use tokenring::driver::{Backend, StampSource, portable, probe};
-use tokenring::engine::{Control, Counts, Engine, Setup, Stop, Target};
+use tokenring::engine::{ConnectRules, Control, Counts, Engine, Setup, Stop, Target};
 use tokenring::record::{Exchange, Outcome};
 use tokenring::schedule::Shard;
 use tokenring::wire::Limits;
@@ -107,9 +107,11 @@ fn play(asked: Asked) -> Vec<Exchange> {
             cancellation: None,
             targets: vec![Target {
                 addresses,
+                tunnel: None,
                 tls: None,
             }],
             reuse: ConnectionReuse::Pooled,
+            connects: ConnectRules::default(),
             request_timeout: asked.timeout,
             stop_grace: Nanos::from_millis(0),
             limits: Limits::default(),

@@ -24,7 +24,9 @@ use tokenring::driver::{
     Backend, Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window,
 };
 use tokenring::endpoint::{History, Reply};
-use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
+use tokenring::engine::{
+    ConnectRules, Control, Counts, Engine, Setup, Sink, Stop, Target, Workload,
+};
 use tokenring::record::{EventMark, Exchange, Outcome, Read, ReplyReader, RequestId};
 use tokenring::schedule::Shard;
 use tokenring::wire::{Fault, Limits, write_request_head};
@@ -162,9 +164,11 @@ fn drive(way: &Way, load: &Load) -> Left {
         cancellation: None,
         targets: vec![Target {
             addresses: load.addresses.clone(),
+            tunnel: None,
             tls: None,
         }],
         reuse: load.reuse,
+        connects: ConnectRules::default(),
         request_timeout: Nanos(u64::try_from(load.timeout.as_nanos()).unwrap()),
         stop_grace: Nanos::from_millis(10_000),
         limits: Limits::default(),

@@ -43,7 +43,7 @@ const EDGES: &[(&str, &[&str], &str)] = &[
     ("rustix::net",      &["driver", "mock"],            "as above"),
     ("TcpStream",        &["driver", "mock"],            "as above"),
     ("TcpListener",      &["driver", "mock"],            "as above"),
-    ("ureq",             &["tokenizer", "run"],          "a blocking client for the hub and the readiness probe, never for load"),
+    ("ureq",             &["tokenizer"],                 "a blocking client for the hub, never for load"),
     ("quanta",           &["clock"],                     "one counter, read in one place"),
     ("anyhow",           &["main", "run"],               "a room's errors are types; only their end is text"),
     ("reqwest",          &[],                            "the load's HTTP is wire's"),
@@ -71,6 +71,10 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ),
     ("src/driver/probe.rs", "a no-op is pushed to a ring"),
     ("src/driver/ring.rs", "the kernel is handed pointers"),
+    (
+        "src/driver/socket.rs",
+        "IP_BIND_ADDRESS_NO_PORT has no safe wrapper",
+    ),
     ("src/driver/buffers.rs", "memory shared with the kernel"),
 ];
 

@@ -9,6 +9,7 @@ use super::fixed_schedule::FixedSchedule;
 use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::media::sound_lists;
+use super::network;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
 use super::rate::{Gaps, LatePolicy};
 use super::url_strategy::UrlStrategy;
@@ -79,7 +80,7 @@ pub(super) fn cli_command(settings: &Settings) -> String {
 fn redact(flag: &Flag, value: &str) -> String {
     let secret: fn(&str) -> bool = match flag.names[0] {
         "--api-key" => return REDACTED.to_owned(),
-        "--url" | "--custom-endpoint" => {
+        "--url" | "--custom-endpoint" | "--proxy" => {
             return value
                 .split(',')
                 .map(redact_url)
@@ -299,6 +300,10 @@ pub(super) fn input_config(settings: &Settings, plan: &Plan) -> Value {
         json!(plan.endpoint.streaming),
     );
     place(settings, PLACES, &mut root);
+    place(settings, network::PLACES, &mut root);
+    for (path, value) in network::echo(&plan.endpoint.network, settings) {
+        put(&mut root, path, value);
+    }
     if settings.given("--export-level") {
         let records = plan.output.level >= ExportLevel::Records;
         let records = if records {

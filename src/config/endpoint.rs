@@ -8,6 +8,7 @@ use super::affinity;
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
+use super::network::{self, NetworkPlan};
 use super::plan::{ConnectionReuse, EndpointPlan, WaitForModel, WaitMode};
 use super::tls::{self, TlsPlan};
 use super::url::{self, TargetUrl};
@@ -39,6 +40,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
         kind,
         streaming,
         tls: tls::tls(settings, secure, problems),
+        network: network::network(settings, &urls, |name| std::env::var(name).ok(), problems),
         urls,
         url_strategy: url_strategy::url_strategy(settings, problems),
         built_in_server: !settings.given("--url"),
@@ -100,6 +102,7 @@ impl EndpointPlan {
             use_server_token_count: false,
             per_chunk_usage: false,
             tls: TlsPlan::default(),
+            network: NetworkPlan::default(),
             reuse: ConnectionReuse::Pooled,
             wait_for_model: None,
         }

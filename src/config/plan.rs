@@ -14,6 +14,7 @@ use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
 use super::format::FileFormat;
 use super::input_file::FilePlan;
+use super::network::NetworkPlan;
 use super::prompts::PromptPlan;
 use super::rate::{Gaps, LatePolicy, RateCurve};
 use super::slices::SlicePlan;
@@ -114,6 +115,8 @@ pub struct EndpointPlan {
     pub per_chunk_usage: bool,
     /// Whom to trust over TLS, and who to be.
     pub tls: TlsPlan,
+    /// How it is found, and how sockets to it are made.
+    pub network: NetworkPlan,
     /// How connections are reused.
     pub reuse: ConnectionReuse,
     /// Readiness probe before the run.

@@ -23,17 +23,23 @@ impl TargetUrl {
     /// Value of the `Host` header: the port is left out when it is the scheme's default; IPv6 literals get brackets.
     #[must_use]
     pub fn host_header(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
+        let host = bracketed(&self.host);
         let default = if self.tls { 443 } else { 80 };
         if self.port == default {
             host
         } else {
             format!("{host}:{}", self.port)
         }
+    }
+}
+
+/// A host as it stands before a port: an IPv6 address gets brackets.
+#[must_use]
+pub fn bracketed(host: &str) -> String {
+    if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
     }
 }
 

@@ -4,6 +4,7 @@
 //! silent second choice.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::clock::{Clock, Nanos};
 use crate::engine::Engine;
@@ -12,6 +13,7 @@ use super::portable::{self, Wishes};
 use super::probe::{Backend, probe};
 #[cfg(target_os = "linux")]
 use super::ring::{self, Layout, Ring};
+use super::socket::SocketOptions;
 use super::waiting::{WaitMode, Waiting, Window};
 
 /// What lets a kernel that knows io_uring give it.
@@ -210,6 +212,22 @@ impl Driver {
         stamps: StampSource,
         waiting: Waiting,
     ) -> io::Result<Ended> {
+        self.run_with(engine, clock, stamps, waiting, &Arc::default())
+    }
+
+    /// The same, on sockets as `options` says. Those of the file system carry no stamp of the kernel's.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused in mid-run.
+    pub fn run_with(
+        &self,
+        engine: Engine,
+        clock: &Clock,
+        stamps: StampSource,
+        waiting: Waiting,
+        options: &Arc<SocketOptions>,
+    ) -> io::Result<Ended> {
         let waiting = match stamps {
             StampSource::Kernel => waiting,
             StampSource::User => Waiting {
@@ -222,7 +240,7 @@ impl Driver {
             #[cfg(target_os = "linux")]
             Driver::Ring { layout, .. } => {
                 match Ring::open(*layout) {
-                    Ok(ring) => return on_ring(ring, engine, clock, waiting),
+                    Ok(ring) => return on_ring(ring, engine, clock, waiting, options),
                     // The probe's ring fitted the limit on locked memory; that of one worker more did not.
                     Err(error) => stepped_down = Some(error.to_string()),
                 }
@@ -231,10 +249,10 @@ impl Driver {
             Driver::Portable { backend, .. } => backend.clone(),
         };
         let wishes = Wishes {
-            stamps: self.has_kernel_stamps(),
+            stamps: self.has_kernel_stamps() && options.unix_path.is_none(),
             waiting,
         };
-        let (engine, tally) = portable::run(engine, clock, &portable, wishes)?;
+        let (engine, tally) = portable::run_with(engine, clock, &portable, wishes, options)?;
         Ok(Ended {
             engine,
             tally,
@@ -244,8 +262,14 @@ impl Driver {
 }
 
 #[cfg(target_os = "linux")]
-fn on_ring(ring: Ring, engine: Engine, clock: &Clock, waiting: Waiting) -> io::Result<Ended> {
-    let (engine, tally) = ring::run(ring, engine, clock, waiting)?;
+fn on_ring(
+    ring: Ring,
+    engine: Engine,
+    clock: &Clock,
+    waiting: Waiting,
+    options: &Arc<SocketOptions>,
+) -> io::Result<Ended> {
+    let (engine, tally) = ring::run(ring, engine, clock, waiting, options)?;
     Ok(Ended {
         engine,
         tally,

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use crate::clock::Tick;
 
+mod blocking;
 #[cfg(target_os = "linux")]
 mod buffers;
 mod choice;
@@ -14,6 +15,7 @@ mod descriptors;
 mod pace;
 pub mod priority;
 mod probe;
+mod socket;
 #[cfg(target_os = "linux")]
 mod stamping;
 mod waiting;
@@ -24,10 +26,12 @@ pub mod portable;
 pub mod ring;
 pub mod simulated;
 
+pub use blocking::Blocking;
 pub use choice::{Choice, Driver, Ended, RingTally, StampSource};
 pub use descriptors::{TooFew, make_room};
 pub use pace::TIMER;
 pub use probe::{Backend, probe};
+pub use socket::{GivenBuffers, RefusedOption, SocketOptions};
 pub use waiting::{WaitMode, Waiting, Window};
 
 /// A connection of one engine. The generation tells completions of a closed connection from those of its successor.

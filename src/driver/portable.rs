@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::engine::Engine;
 
 use super::pace::Timer;
 use super::probe::{Backend, RING_ENTRIES};
+use super::socket::{SocketOptions, Sockets};
 #[cfg(target_os = "linux")]
 use super::stamping;
 use super::waiting::Waiting;
@@ -44,7 +46,7 @@ pub struct Wishes {
     pub waiting: Waiting,
 }
 
-/// Runs `engine` to its end on this thread.
+/// Runs `engine` to its end on this thread, on plain sockets.
 ///
 /// # Errors
 ///
@@ -55,12 +57,28 @@ pub fn run(
     backend: &Backend,
     wishes: Wishes,
 ) -> io::Result<(Engine, RingTally)> {
+    run_with(engine, clock, backend, wishes, &Arc::default())
+}
+
+/// The same, on sockets as `options` says.
+///
+/// # Errors
+///
+/// The kernel refused in mid-run.
+pub fn run_with(
+    engine: Engine,
+    clock: &Clock,
+    backend: &Backend,
+    wishes: Wishes,
+    options: &Arc<SocketOptions>,
+) -> io::Result<(Engine, RingTally)> {
     // The kernel begins to stamp only when a socket has asked, and stops when there is none.
     #[cfg(target_os = "linux")]
     let _stamping = wishes.stamps.then(|| stamping::begin().ok());
     wake_on_time();
     let windowed = wishes.stamps && matches!(backend, Backend::Readiness { .. });
-    let pump = || pump(engine, clock.clone(), wishes, windowed);
+    let opener = Sockets::new(options);
+    let pump = || pump(engine, clock.clone(), wishes, windowed, opener);
     match backend {
         #[cfg(target_os = "linux")]
         Backend::IoUring => {
@@ -93,6 +111,7 @@ struct Shared {
     /// Sockets by connection index; the generation tells whose.
     sockets: RefCell<Vec<Option<Held>>>,
     timer_fired: Cell<bool>,
+    opener: RefCell<Sockets>,
 }
 
 /// A socket, and whose it is.
@@ -188,6 +207,7 @@ async fn pump(
     clock: Clock,
     wishes: Wishes,
     windowed: bool,
+    opener: Sockets,
 ) -> io::Result<(Engine, RingTally)> {
     let kernel = wishes.stamps.then(|| KernelClock::new(&clock));
     let windows = windowed.then(|| Windows::new(clock.rate(), wishes.waiting.window, clock.now()));
@@ -203,6 +223,7 @@ async fn pump(
         waiting: RefCell::new(Vec::new()),
         sockets: RefCell::new(Vec::new()),
         timer_fired: Cell::new(false),
+        opener: RefCell::new(opener),
     });
     let timer = Rc::new(Timer::new()?);
     monoio::spawn(watch(Rc::clone(&shared), Rc::clone(&timer)));

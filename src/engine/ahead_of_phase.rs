@@ -67,11 +67,16 @@ impl Engine {
     /// `conn` is ready for requests and has none yet. One whose last bytes of set-up the driver still holds is not open before those
     /// are sent.
     pub(super) fn opened_ahead(&mut self, conn: ConnId) {
-        if self.table.current(conn).is_none_or(|c| c.sending) {
+        let Some(c) = self.table.current(conn).filter(|c| !c.sending) else {
             return;
-        }
+        };
+        let since = if c.tls.is_some() {
+            c.tls_end
+        } else {
+            c.connect_end
+        };
         self.quiet = None;
-        self.table.make_idle(conn, true);
+        self.table.make_idle(conn, true, since);
         self.ahead.pending = self.ahead.pending.saturating_sub(1);
         self.counts.opened_ahead += 1;
     }
@@ -79,7 +84,10 @@ impl Engine {
     /// `conn`, which carries no request, is about to be closed for `fault`; an idle one is no loss.
     pub(super) fn failed_ahead(&mut self, conn: ConnId, fault: Fault) {
         let state = self.table.current(conn).map(|c| c.state);
-        if matches!(state, Some(State::Connecting | State::Handshaking)) {
+        if matches!(
+            state,
+            Some(State::Connecting | State::Tunnelling | State::Handshaking)
+        ) {
             self.quiet = None;
             self.ahead.pending = self.ahead.pending.saturating_sub(1);
             self.counts.failed_ahead += 1;
@@ -129,7 +137,10 @@ impl Engine {
             self.counts.fault_ahead.get_or_insert(Fault::ConnectTimeout);
         }
         for conn in self.table.ids() {
-            let unused = self.table.current(conn).is_some_and(|c| c.flight.is_none());
+            let unused = self
+                .table
+                .current(conn)
+                .is_some_and(|c| c.flight.is_none() && c.leader.is_none());
             if unused {
                 let before = self.ahead.pending;
                 self.failed_ahead(conn, Fault::ConnectTimeout);

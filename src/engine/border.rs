@@ -23,6 +23,8 @@ pub struct Setup {
     pub url_order: Vec<u16>,
     /// How connections are reused.
     pub reuse: ConnectionReuse,
+    /// How they are opened and kept.
+    pub connects: ConnectRules,
     /// Whole-request limit.
     pub request_timeout: Nanos,
     /// Which requests of profiling phases are cancelled on purpose, and when.
@@ -39,10 +41,31 @@ pub struct Setup {
     pub stamps: StampSource,
 }
 
+/// How connections are opened and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectRules {
+    /// An attempt that is not answered after this long gets a second one beside it, to the next address.
+    pub head_start: Nanos,
+    /// A connection that waited so long for a request is closed; `None` keeps it until the peer closes it.
+    pub idle: Option<Nanos>,
+}
+
+/// As RFC 8305 recommends, and AIPerf keeps connections.
+impl Default for ConnectRules {
+    fn default() -> Self {
+        ConnectRules {
+            head_start: Nanos::from_millis(250),
+            idle: Some(Nanos::from_millis(300_000)),
+        }
+    }
+}
+
 /// One place to send requests to.
 pub struct Target {
-    /// Its addresses; the first that takes a connection is used. Never empty.
+    /// Its addresses, in the order in which they are tried. Never empty.
     pub addresses: Vec<SocketAddr>,
+    /// What asks a proxy at these addresses for a tunnel to the server; `None`: they are the server's own.
+    pub tunnel: Option<Vec<u8>>,
     /// TLS, when the URL says `https`.
     pub tls: Option<TlsTarget>,
 }
@@ -146,6 +169,10 @@ pub trait Control {
     fn used_before(&self, _phase: usize) -> u64 {
         0
     }
+    /// Addresses of the targets that a look-up has found since the one of version `seen`, with their version.
+    fn addresses(&self, _seen: u64) -> Option<(u64, Arc<Vec<Vec<SocketAddr>>>)> {
+        None
+    }
     /// Whether to stop.
     fn stop(&self) -> Stop;
     /// Where this worker stands; called when that may have changed, and every 20 ms.
@@ -180,6 +207,8 @@ pub struct Counts {
     pub connects: u64,
     /// Requests sent again because a pooled connection proved closed.
     pub resent: u64,
+    /// Kept connections closed because no request came for them in time.
+    pub idle_closed: u64,
     /// Connections now held.
     pub open_connections: u64,
     /// Connections that were open before their phase started.
@@ -226,6 +255,7 @@ impl Counts {
         self.in_flight += other.in_flight;
         self.connects += other.connects;
         self.resent += other.resent;
+        self.idle_closed += other.idle_closed;
         self.open_connections += other.open_connections;
         self.opened_ahead += other.opened_ahead;
         self.failed_ahead += other.failed_ahead;

@@ -3,8 +3,11 @@
 //! In: ids. Out: the connection that an id means now, or nothing. Never: lets a completion of a closed connection reach the one
 //! that took its place.
 
+use std::net::SocketAddr;
+
 use crate::clock::Tick;
 use crate::driver::ConnId;
+use crate::wire::ConnectReply;
 
 use super::deadline::Deadline;
 use super::flight::Flight;
@@ -15,6 +18,8 @@ use super::tls::Tls;
 pub(super) enum State {
     /// TCP is being set up.
     Connecting,
+    /// A proxy was asked for a tunnel.
+    Tunnelling,
     /// TLS is being set up.
     Handshaking,
     /// A request is under way.
@@ -28,9 +33,24 @@ pub(super) struct Connection {
     pub(super) state: State,
     /// Index into the targets.
     pub(super) target: u16,
-    /// Index into the target's addresses.
+    /// Index into the target's addresses, of the latest attempt.
     pub(super) address: u16,
+    /// That address.
+    pub(super) remote: Option<SocketAddr>,
+    /// Index of the first attempt's address, and how many were tried, those of rivals included.
+    pub(super) first: u16,
+    pub(super) tried: u16,
+    /// When the first attempt was asked of the driver.
+    pub(super) asked: Tick,
+    /// It was opened beside this one, to another address, and has nothing of its own.
+    pub(super) leader: Option<ConnId>,
+    /// Those that were opened beside it.
+    pub(super) rivals: Vec<ConnId>,
+    /// Since when it waits for a request.
+    pub(super) idle_since: Tick,
     pub(super) tls: Option<Tls>,
+    /// What a proxy answers; `None` when it has, and without one.
+    pub(super) tunnel: Option<ConnectReply>,
     /// Requests that ended on it.
     pub(super) served: u32,
     pub(super) local_port: u16,
@@ -51,10 +71,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// TLS is set up, and there is no request yet.
+    /// TLS or a tunnel is set up, and there is no request yet.
     pub(super) fn is_ready_ahead(&self) -> bool {
-        let ready = self.tls.as_ref().is_some_and(Tls::is_ready);
-        self.state == State::Handshaking && self.flight.is_none() && ready
+        let ready = match self.state {
+            State::Handshaking => self.tls.as_ref().is_some_and(Tls::is_ready),
+            State::Tunnelling => self.tunnel.is_none(),
+            State::Connecting | State::Busy | State::Idle => false,
+        };
+        self.flight.is_none() && ready
     }
 }
 
@@ -86,7 +110,8 @@ impl Table {
             .slots
             .iter()
             .filter_map(|slot| slot.connection.as_ref());
-        connections.filter(|c| c.target == target).count()
+        let own = connections.filter(|c| c.target == target && c.leader.is_none());
+        own.count()
     }
 
     /// A new connection towards `target` that carries `flight`, or is there ahead of one.
@@ -95,7 +120,15 @@ impl Table {
             state: State::Connecting,
             target,
             address: 0,
+            remote: None,
+            first: 0,
+            tried: 0,
+            asked: Tick::NEVER,
+            leader: None,
+            rivals: Vec::new(),
+            idle_since: Tick::NEVER,
             tls: None,
+            tunnel: None,
             served: 0,
             local_port: 0,
             connect_start: Tick::NEVER,
@@ -188,12 +221,13 @@ impl Table {
         true
     }
 
-    /// Marks `conn` idle; a pooled one can be taken by any request to its target.
-    pub(super) fn make_idle(&mut self, conn: ConnId, pooled: bool) {
+    /// Marks `conn` idle since `tick`; a pooled one can be taken by any request to its target.
+    pub(super) fn make_idle(&mut self, conn: ConnId, pooled: bool, tick: Tick) {
         let Some(connection) = self.current(conn) else {
             return;
         };
         connection.state = State::Idle;
+        connection.idle_since = tick;
         let target = usize::from(connection.target);
         if pooled {
             self.idle[target].push(conn);
@@ -203,6 +237,24 @@ impl Table {
     /// The idle connection to `target` that was used last: the one least likely to have been closed by the peer meanwhile.
     pub(super) fn take_idle(&mut self, target: u16) -> Option<ConnId> {
         self.idle[usize::from(target)].pop()
+    }
+
+    /// Takes out of the pool what has waited for `most` ticks or longer. Each target's list is in the order in which its connections came
+    /// to be idle, but for those of one batch.
+    pub(super) fn take_idle_since(&mut self, now: Tick, most: u64) -> Vec<ConnId> {
+        let mut stale = Vec::new();
+        for target in 0..self.idle.len() {
+            let mut count = 0;
+            while let Some(&conn) = self.idle[target].get(count) {
+                let since = self.current(conn).map_or(now, |c| c.idle_since);
+                if now.since(since) < most {
+                    break;
+                }
+                count += 1;
+            }
+            stale.extend(self.idle[target].drain(..count));
+        }
+        stale
     }
 
     /// Ids of all connections.

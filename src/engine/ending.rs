@@ -62,7 +62,8 @@ impl Engine {
         c.served = c.served.saturating_add(1);
         let keep = outcome == Outcome::Success && flight.keeps_connection() && !c.sending;
         let goes_on = !self.phases.is_cut(flight.exchange.id.phase);
-        self.settle(conn, keep, flight.session.as_mut().filter(|_| goes_on));
+        let session = flight.session.as_mut().filter(|_| goes_on);
+        self.settle(conn, keep, session, tick);
         self.counts.in_flight -= 1;
         match outcome {
             Outcome::Success => self.counts.whole += 1,
@@ -86,19 +87,31 @@ impl Engine {
     }
 
     /// Pools the connection, keeps it for its session (if that goes on), or closes it.
-    fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut request::Session>) {
+    fn settle(
+        &mut self,
+        conn: ConnId,
+        keep: bool,
+        session: Option<&mut request::Session>,
+        tick: Tick,
+    ) {
         let next_turn = session.filter(|session| !session.is_last_turn());
         match (keep, self.setup.reuse, next_turn) {
-            (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true),
+            (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true, tick),
             (true, ConnectionReuse::StickyUserSessions, Some(session)) => {
                 session.keep(conn);
-                self.table.make_idle(conn, false);
+                self.table.make_idle(conn, false, tick);
             }
             _ => self.close(conn),
         }
     }
 
+    /// Closes `conn`, and what was opened beside it.
     pub(super) fn close(&mut self, conn: ConnId) {
+        let c = self.table.current(conn);
+        let rivals = c.map_or_else(Vec::new, |c| std::mem::take(&mut c.rivals));
+        for rival in rivals {
+            self.close(rival);
+        }
         if self.table.release(conn) {
             self.counts.open_connections -= 1;
             self.ops.push_back(Op::Close { conn });

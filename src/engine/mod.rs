@@ -19,26 +19,37 @@ mod border;
 mod conn;
 mod deadline;
 mod ending;
+mod eyeballs;
 mod flight;
 mod handover;
 mod health;
+mod idle;
 mod listen;
 mod phase;
 mod prefill;
 mod request;
 mod tls;
+mod tunnel;
 mod unsent;
 
 pub use arrived::Arrived;
-pub use border::{Control, Counts, Leftover, Setup, Sink, Stop, Target, TlsTarget, Workload};
+pub use border::{
+    ConnectRules, Control, Counts, Leftover, Setup, Sink, Stop, Target, TlsTarget, Workload,
+};
 use conn::{State, Table};
 use deadline::Deadlines;
+pub use eyeballs::UsedAddress;
+use eyeballs::{Races, Route};
 use flight::{Flight, Progress, arrival};
 pub use health::LoopHealth;
 use phase::Phases;
 
 /// After `[DONE]` the peer has this long to end the body; then the request ends as it stands and the connection is closed.
 const DONE_DRAIN: Nanos = Nanos::from_millis(1_000);
+
+/// The end of a kept connection that comes later than this after a request's last byte did not cross it on the way: the peer had the
+/// request and may have begun it, so it is not sent again. Longer than a round trip, and shorter than anybody's patience with a server.
+const CROSSING: Nanos = Nanos::from_millis(1_000);
 
 /// The longest the engine lets its driver sleep while a run is on, so that a stop is seen soon.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(20);
@@ -54,6 +65,10 @@ pub struct Engine {
     control: Arc<dyn Control>,
     shard: Shard,
     table: Table,
+    routes: Vec<Route>,
+    races: Races,
+    /// Version of the targets' addresses.
+    addresses_seen: u64,
     phases: Phases,
     ops: VecDeque<Op>,
     request_deadlines: Deadlines,
@@ -102,6 +117,8 @@ impl Engine {
         shard: Shard,
     ) -> Engine {
         let table = Table::new(setup.targets.len());
+        let routes = setup.targets.iter();
+        let routes = routes.map(|target| Route::new(&target.addresses)).collect();
         let uuids = request::Uuids::new(setup.seed, shard.index);
         let request_limit = setup.rate.ticks(setup.request_timeout);
         let drain = setup.rate.ticks(DONE_DRAIN);
@@ -115,6 +132,9 @@ impl Engine {
             control,
             shard,
             table,
+            routes,
+            races: Races::new(),
+            addresses_seen: 0,
             phases: Phases::new(),
             ops: VecDeque::with_capacity(64),
             request_deadlines: Deadlines::new(request_limit),
@@ -145,7 +165,7 @@ impl Engine {
     pub fn next(&mut self, now: Tick) -> Op {
         self.health.awake(now);
         self.batch_parsed(now);
-        if let Some(op) = self.ops.pop_front() {
+        if let Some(op) = self.pop(now) {
             return op;
         }
         let mut until = self.until(now);
@@ -156,7 +176,7 @@ impl Engine {
             }
             until = again.map_or(until, |again| until.min(again));
         }
-        if let Some(op) = self.ops.pop_front() {
+        if let Some(op) = self.pop(now) {
             return op;
         }
         self.health.asleep(now, until);
@@ -169,6 +189,14 @@ impl Engine {
             send_due: until == self.phases.next_send() || cut == Some(until),
             sending: self.unsent + self.ahead.pending() > 0,
         }
+    }
+
+    fn pop(&mut self, now: Tick) -> Option<Op> {
+        let op = self.ops.pop_front()?;
+        if let Op::Connect { conn, .. } = op {
+            self.connect_begun(conn, now);
+        }
+        Some(op)
     }
 
     /// Until when nothing is due, once all that is due has been done or stands in the list of operations.
@@ -189,21 +217,36 @@ impl Engine {
     pub fn on_connected(&mut self, conn: ConnId, local_port: u16, started: Tick, done: Tick) {
         self.health.awake(done);
         self.quiet = None;
+        self.race_won(conn);
         let Some(c) = self.table.current(conn) else {
             return;
         };
         debug_assert_eq!(c.state, State::Connecting);
+        // What other addresses took is a part of it.
+        let started = if c.tried > 1 { c.asked } else { started };
         c.local_port = local_port;
         c.connect_start = started;
         c.connect_end = done;
         if let Some(flight) = &mut c.flight {
+            flight.exchange.link.address = c.address;
             let ticks = &mut flight.exchange.ticks;
-            if c.address == 0 && !flight.exchange.link.resent {
+            if !flight.exchange.link.resent {
                 ticks.start = started;
             }
             ticks.connect_start = started;
             ticks.connect_end = done;
         }
+        if self.setup.targets[usize::from(c.target)].tunnel.is_some() {
+            return self.ask_for_tunnel(conn);
+        }
+        self.link_up(conn, done);
+    }
+
+    /// What is sent on `conn` now reaches the server: TLS begins, or the request goes out.
+    fn link_up(&mut self, conn: ConnId, done: Tick) {
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
         let target = &self.setup.targets[usize::from(c.target)];
         match &target.tls {
             None if c.flight.is_none() => self.opened_ahead(conn),
@@ -254,10 +297,13 @@ impl Engine {
         let Some(c) = self.table.current(conn) else {
             return;
         };
+        let came = arrival(stamp, self.setup.stamps);
+        if c.state == State::Tunnelling {
+            return self.on_tunnel(conn, data, came);
+        }
         if c.tls.is_none() {
             return self.on_plain(conn, data, data.len(), stamp);
         }
-        let came = arrival(stamp, self.setup.stamps);
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let outcome = c
@@ -290,6 +336,7 @@ impl Engine {
         match c.state {
             State::Connecting => self.connect_failed(conn, reason, tick),
             State::Idle => self.close(conn),
+            State::Tunnelling => self.finish(conn, Outcome::Fault(Fault::ProxyRefused), tick),
             State::Handshaking => self.finish(conn, Outcome::Fault(Fault::Tls), tick),
             State::Busy => self.closed_while_busy(conn, reason, tick),
         }
@@ -359,7 +406,9 @@ impl Engine {
         let Some(flight) = &mut c.flight else { return };
         let untouched = !flight.response.started();
         let kept = c.served > 0 || flight.exchange.link.ahead;
-        if untouched && kept && !flight.exchange.link.resent {
+        let sent = flight.exchange.ticks.last_byte_sent;
+        let crossed = sent == Tick::NEVER || tick.since(sent) <= self.setup.rate.ticks(CROSSING);
+        if untouched && kept && crossed && !flight.exchange.link.resent {
             return self.resend(conn);
         }
         let tls_cut = c.tls.as_ref().is_some_and(|tls| !tls.closed_cleanly());
@@ -369,34 +418,6 @@ impl Engine {
             _ => Outcome::Fault(Fault::Io),
         };
         self.finish(conn, outcome, tick);
-    }
-
-    /// The next address of the target, or the end of the request.
-    fn connect_failed(&mut self, conn: ConnId, reason: CloseReason, tick: Tick) {
-        let Some(c) = self.table.current(conn) else {
-            return;
-        };
-        let next = c.address + 1;
-        let addresses = &self.setup.targets[usize::from(c.target)].addresses;
-        if let Some(&address) = addresses.get(usize::from(next)) {
-            let conn = self.table.renew(conn);
-            let c = self
-                .table
-                .current(conn)
-                .expect("renew returns a current id");
-            c.address = next;
-            if let Some(flight) = &mut c.flight {
-                flight.exchange.link.address = next;
-            }
-            self.ops.push_back(Op::Connect { conn, address });
-            return;
-        }
-        let fault = match reason {
-            CloseReason::Refused => Fault::ConnectRefused,
-            CloseReason::LocalExhausted => Fault::LocalExhausted,
-            _ => Fault::ConnectFailed,
-        };
-        self.finish(conn, Outcome::Fault(fault), tick);
     }
 
     fn after_handshake(&mut self, conn: ConnId, tick: Tick) {

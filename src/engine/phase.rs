@@ -212,6 +212,7 @@ impl Engine {
         if self.finished {
             return Tick::NEVER;
         }
+        self.take_addresses();
         self.expire(now);
         self.obey(now);
         let until = if self.phases.running.is_some() {
@@ -226,10 +227,12 @@ impl Engine {
             self.drain_deadlines.first(),
             self.cancel_deadlines.first(),
         ];
+        let rival = self.races.front().map(|race| race.0);
         limits
             .into_iter()
             .flatten()
             .map(|deadline| deadline.at)
+            .chain(rival)
             .fold(until.min(longest), Tick::min)
     }
 

@@ -181,11 +181,7 @@ impl Engine {
             ConnectionReuse::Pooled => self.table.take_idle(url),
             ConnectionReuse::Never => None,
             ConnectionReuse::StickyUserSessions => own
-                .filter(|&conn| {
-                    self.table
-                        .current(conn)
-                        .is_some_and(|c| c.state == State::Idle)
-                })
+                .filter(|&conn| self.is_fresh(conn, now))
                 // Only those are pooled that were opened ahead and belong to no session yet.
                 .or_else(|| self.table.take_idle(url)),
         };
@@ -213,16 +209,6 @@ impl Engine {
             None => self.open(url, Some(flight)),
         };
         self.request_deadlines.push(now, conn, serial);
-    }
-
-    /// Opens a connection to `url` that carries `flight`, or is there ahead of one.
-    pub(super) fn open(&mut self, url: u16, flight: Option<Box<Flight>>) -> ConnId {
-        let address = self.setup.targets[usize::from(url)].addresses[0];
-        let conn = self.table.open(url, flight);
-        self.counts.connects += 1;
-        self.counts.open_connections += 1;
-        self.ops.push_back(Op::Connect { conn, address });
-        conn
     }
 
     /// The pooled connection proved closed before it answered anything: the same request, once, on a new one. Its clock goes on
@@ -429,6 +415,8 @@ impl Engine {
     /// Ends requests that are to be cancelled now, those whose limit has passed, and those that wait for nothing but the end of a
     /// body after `[DONE]`.
     pub(super) fn expire(&mut self, now: Tick) {
+        self.start_rivals(now);
+        self.sweep_idle(now);
         let delay = self.cancel_deadlines.length();
         while let Some((conn, at)) = self.cancel_deadlines.expired(&mut self.table, now) {
             let flight = self.table.current(conn).and_then(|c| c.flight.as_ref());
@@ -442,7 +430,7 @@ impl Engine {
             let connecting = self
                 .table
                 .current(conn)
-                .is_some_and(|c| c.state == State::Connecting);
+                .is_some_and(|c| matches!(c.state, State::Connecting | State::Tunnelling));
             let outcome = if connecting {
                 Outcome::Fault(Fault::ConnectTimeout)
             } else {

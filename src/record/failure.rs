@@ -5,6 +5,7 @@
 
 use super::reading::Reading;
 use super::{ErrorDetails, Exchange, Outcome};
+use crate::wire::Fault;
 
 /// Most characters kept of a message.
 const MESSAGE_LIMIT: usize = 4096;
@@ -38,7 +39,13 @@ pub(super) fn failure(exchange: &Exchange, reading: &Reading) -> Option<ErrorDet
         (Outcome::Timeout, None) => {
             details(None, "RequestTimeout", "The whole-request limit ran out.")
         }
-        (Outcome::Fault(fault), None) => details(None, fault.name(), fault.message()),
+        (Outcome::Fault(fault), None) => {
+            let code = match fault {
+                Fault::ProxyAuthentication | Fault::ProxyRefused => status(&exchange.head_bytes),
+                _ => None,
+            };
+            details(code, fault.name(), fault.message())
+        }
         (Outcome::Success, None) => return reply_failure(reading),
     };
     Some(details)
@@ -88,6 +95,12 @@ fn details(code: Option<u16>, kind: &str, message: &str) -> ErrorDetails {
         kind: kind.to_owned(),
         message: message.chars().take(MESSAGE_LIMIT).collect(),
     }
+}
+
+/// Status of a head that is no server's.
+fn status(head: &[u8]) -> Option<u16> {
+    let digits = head.get(9..12)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Reason phrase of a response head; empty when there is none.

@@ -2,11 +2,18 @@
 //!
 //! In: the plan's wishes, and what workers left. Out: a driver, and the report about it. Never: a second choice that is not said.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
 use crate::clock::{Calibration, Clock, Nanos, Rate};
 use crate::config::{
-    Arrivals, DriverKind, LatePolicy, PhaseKind, Plan, StampKind, WaitKind, WorkerPlan,
+    Arrivals, DriverKind, LatePolicy, NetworkPlan, PhaseKind, Plan, StampKind, WaitKind,
 };
-use crate::driver::{Choice, Driver, RingTally, StampSource, WaitMode, Waiting, Window, priority};
+use crate::driver::{
+    Choice, Driver, GivenBuffers, RingTally, SocketOptions, StampSource, WaitMode, Waiting, Window,
+    priority,
+};
 use crate::engine::{Arrived, Counts, Leftover};
 use crate::metric::Summary;
 use crate::metric::health::{Health, RingFacts, ScheduleLag, judge};
@@ -14,6 +21,7 @@ use crate::report::{ClientReport, HealthReport};
 
 use super::cores::Cores;
 use super::feeder::FedTally;
+use super::names;
 use super::{Run, RunError};
 
 /// How workers reach the kernel in a run.
@@ -27,10 +35,18 @@ pub(super) struct Reach {
     pub(super) waiting: Waiting,
     /// Workers have real-time priority, for which all is prepared.
     pub(super) realtime: bool,
+    /// What sockets are like.
+    pub(super) sockets: Arc<SocketOptions>,
+    /// What the kernel made of their sizes.
+    buffers: GivenBuffers,
 }
 
-/// How the plan's workers reach the kernel.
-pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
+/// How the plan's workers reach the kernel, and servers at `addresses`.
+pub(super) fn reach(plan: &Plan, addresses: &[SocketAddr]) -> Result<Reach, RunError> {
+    let (plan, network) = (&plan.workers, &plan.endpoint.network);
+    let unix = network.unix_socket.is_some();
+    let sockets = names::socket_options(network);
+    let buffers = sockets.try_out(if unix { &[] } else { addresses })?;
     let choice = match plan.driver {
         DriverKind::Auto => Choice::Auto,
         DriverKind::Ring => Choice::Ring,
@@ -39,6 +55,8 @@ pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
     let driver = Driver::choose(choice).map_err(RunError::Ring)?;
     let stamps = match (plan.stamps, driver.has_kernel_stamps()) {
         (Some(StampKind::Kernel), false) => return Err(RunError::Stamps(driver.reason())),
+        (Some(StampKind::Kernel), true) if unix => return Err(RunError::UnixStamps),
+        (None, true) if unix => StampSource::User,
         (Some(StampKind::User), _) | (None, false) => StampSource::User,
         (Some(StampKind::Kernel) | None, true) => StampSource::Kernel,
     };
@@ -62,6 +80,8 @@ pub(super) fn reach(plan: &WorkerPlan) -> Result<Reach, RunError> {
         stamps,
         waiting,
         realtime: plan.wait.realtime,
+        sockets: Arc::new(sockets),
+        buffers,
     })
 }
 
@@ -92,6 +112,15 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
             format!("within {} ns", run.workers.tally.mapping_error_ns),
         ));
     }
+    if counts.idle_closed > 0 {
+        let text = counts.idle_closed.to_string();
+        facts.push(("Idle connections closed", text));
+    }
+    if let Some(told) = &run.names {
+        facts.push(("Names looked up again", told.clone()));
+    }
+    facts.extend(used_addresses(plan, run));
+    facts.extend(buffers(&plan.endpoint.network, reach.buffers));
     if let Some(fed) = &run.fed {
         let made = format!("{}, {} of them not ready in time", fed.made, fed.late);
         facts.push(("Bodies made during the run", made));
@@ -121,7 +150,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
         health: health(plan, run, profiling),
-        notes: notes(cores, run),
+        notes: notes(cores, run, &plan.endpoint.network),
         facts: facts
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
@@ -134,7 +163,7 @@ fn unsent(leftover: Leftover) -> u64 {
 }
 
 /// What the reader should know of how the client did its work.
-fn notes(cores: &Cores, run: &Run) -> Vec<String> {
+fn notes(cores: &Cores, run: &Run, network: &NetworkPlan) -> Vec<String> {
     let mut notes = cores.notes.clone();
     if run.overflowed > 0 {
         notes.push(format!(
@@ -150,7 +179,72 @@ fn notes(cores: &Cores, run: &Run) -> Vec<String> {
         ));
     }
     notes.extend(failed_ahead(&run.workers.counts));
+    notes.extend(small_buffers(network, run.reach.buffers));
     notes
+}
+
+/// Which of a name's addresses were used.
+fn used_addresses(plan: &Plan, run: &Run) -> Option<(&'static str, String)> {
+    let endpoint = &plan.endpoint;
+    if endpoint.network.unix_socket.is_some() {
+        return None;
+    }
+    let named = run.workers.used.iter().filter_map(|used| {
+        let url = endpoint.urls.get(used.target)?;
+        let host = match &endpoint.network.proxy {
+            Some(proxy) => &proxy.host,
+            None => &url.host,
+        };
+        let literal = host
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip == used.address.ip());
+        (!literal).then(|| format!("{host} at {}", used.address))
+    });
+    let named: BTreeSet<String> = named.collect();
+    let text = named.into_iter().collect::<Vec<_>>().join(", ");
+    (!text.is_empty()).then_some(("Addresses used", text))
+}
+
+/// What was asked of sockets' buffers, and given.
+fn buffers(network: &NetworkPlan, given: GivenBuffers) -> Vec<(&'static str, String)> {
+    let fact = |label, asked: Option<usize>, given: Option<usize>| {
+        let (asked, given) = (asked?, given?);
+        Some((label, format!("{given} bytes, of {asked} asked for")))
+    };
+    [
+        fact(
+            "Receive buffer of a socket (the kernel doubles, and has a bound)",
+            network.receive_buffer_bytes,
+            given.receive_bytes,
+        ),
+        fact(
+            "Send buffer of a socket (the kernel doubles, and has a bound)",
+            network.send_buffer_bytes,
+            given.send_bytes,
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A buffer that is smaller than asked for.
+fn small_buffers(network: &NetworkPlan, given: GivenBuffers) -> Option<String> {
+    let less = |asked: Option<usize>, given: Option<usize>| {
+        asked.zip(given).is_some_and(|(asked, given)| given < asked)
+    };
+    let receive = less(network.receive_buffer_bytes, given.receive_bytes);
+    let send = less(network.send_buffer_bytes, given.send_bytes);
+    let flag = match (receive, send) {
+        (true, _) => {
+            "--so-rcvbuf: the kernel gave less than was asked for; net.core.rmem_max bounds it"
+        }
+        (false, true) => {
+            "--so-sndbuf: the kernel gave less than was asked for; net.core.wmem_max bounds it"
+        }
+        (false, false) => return None,
+    };
+    Some(flag.to_owned())
 }
 
 /// Requests that were made after their time.

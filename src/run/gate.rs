@@ -1,6 +1,6 @@
 //! What the conductor says to the workers, and hears from them.
 //!
-//! In: arrivals at phase borders, stops. Out: a start tick for each phase, live counts. Never: a lock; each worker writes counts of
+//! In: arrivals at phase borders, stops. Out: a start tick for each phase, live counts. Never: a lock that a worker waits for; each worker writes counts of
 //! its own, on a cache line of its own.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -9,6 +9,8 @@ use std::sync::{Arc, OnceLock};
 use crate::clock::{Clock, Nanos, Tick};
 use crate::engine::{Control, Counts, Stop};
 use crate::wire::Fault;
+
+use super::refresh::{Lists, Published};
 
 /// Between the last worker's arrival at a phase and the phase's start: longer than the gate's polling interval, so that all start
 /// together.
@@ -23,6 +25,8 @@ pub(super) struct Gate {
     gauges: Vec<Gauge>,
     /// Why the first connection that was to be open ahead of a phase is not.
     fault_ahead: OnceLock<Fault>,
+    /// Addresses that names had later.
+    pub(super) names: Arc<Published>,
 }
 
 struct Border {
@@ -64,6 +68,7 @@ impl Gate {
             stop: AtomicU8::new(0),
             gauges: (0..worker_count).map(|_| Gauge::default()).collect(),
             fault_ahead: OnceLock::new(),
+            names: Arc::default(),
         }
     }
 
@@ -166,6 +171,10 @@ impl Control for WorkerGate {
 
     fn used_before(&self, phase: usize) -> u64 {
         self.gate.phases[phase].used.load(Ordering::Relaxed)
+    }
+
+    fn addresses(&self, seen: u64) -> Option<(u64, Arc<Lists>)> {
+        self.gate.names.since(seen)
     }
 
     fn stop(&self) -> Stop {

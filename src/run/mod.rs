@@ -12,6 +12,7 @@ use crate::metric::health::MachineFacts;
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
 
+mod ask;
 mod client;
 mod cores;
 mod feeder;
@@ -20,10 +21,12 @@ mod gate;
 mod inputs;
 mod machine;
 mod marks;
+mod names;
 mod prepare;
 mod queue;
 mod ready;
 mod recorder;
+mod refresh;
 mod rivals;
 mod tls;
 mod watch;
@@ -62,8 +65,10 @@ pub enum RunError {
     #[error(transparent)]
     Mock(#[from] crate::mock::MockError),
     /// A host name has no address.
-    #[error("--url {url}: no address for {host}: {source}; check the name")]
+    #[error("{flag} {url}: no address for {host}: {source}; check the name")]
     Resolve {
+        /// Which flag has it.
+        flag: &'static str,
         /// As given.
         url: String,
         /// Its host.
@@ -71,6 +76,22 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// A host name has no address of the version asked for.
+    #[error("--ip-version {1}: {0} has no such address; leave the flag out, or correct the name")]
+    IpVersion(String, u8),
+    /// A host has no address of a local one's version.
+    #[error(
+        "--local-address: none is of the IP version of {0}'s addresses; give one that is, or leave the flag out"
+    )]
+    LocalAddress(String),
+    /// This machine does not grant what sockets are to be like.
+    #[error(transparent)]
+    Socket(#[from] crate::driver::RefusedOption),
+    /// The kernel's stamps were asked for where there are none.
+    #[error(
+        "--timestamp-source kernel: only TCP is stamped on receipt, and --unix-socket is none; use --timestamp-source user"
+    )]
+    UnixStamps,
     /// A host name cannot stand in a certificate.
     #[error(
         "--url or --tls-server-name {0}: this name cannot be checked against a certificate; use a DNS name or an IP address"
@@ -195,7 +216,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
             server.url()
         ));
     }
-    ready::wait(&prepared.material.api, &prepared.material.plan)?;
+    ready::wait(&prepared)?;
     prepared.log_details(&log);
     // Until here Ctrl-C does what it does to any program: nothing was sent, so there is nothing to write.
     let signals = watch::Signals::new()?;
@@ -220,6 +241,8 @@ struct Run {
     machine: MachineFacts,
     /// What became of a worker that did not do its work.
     failure: Option<String>,
+    /// How names were looked up again.
+    names: Option<String>,
 }
 
 /// An error if connections were to be open ahead and not one was: then nothing was sent.
@@ -270,7 +293,7 @@ fn conduct(
     let (ends, queues) = (0..worker_count).map(|_| queue::queue(&overflowed)).unzip();
     let material = &prepared.material;
     // Before the recorder, which empties an earlier run's files: a refused driver must cost nobody their records.
-    let reach = client::reach(&plan.workers)?;
+    let reach = client::reach(plan, &prepared.all_addresses())?;
     let recorder = Recorder::new(RecorderParts {
         plan: Arc::clone(plan),
         bodies: Arc::clone(&material.bodies),
@@ -286,6 +309,7 @@ fn conduct(
     let machine = Machine::read(cores);
     let rivals = Rivals::begin(cores, &clock);
     let (feeder, feeds) = feeder::start(prepared, cores, &gate, &clock)?;
+    let refresher = prepared.refresh_names(&gate.names)?;
     let workers = workers::start(prepared, cores, &clock, &reach, &gate, (ends, feeds))?;
     let recorder = cores.spawn_recorder(recorder)?;
     let mut watched = Watched::new(&clock, workers.numbers());
@@ -293,6 +317,7 @@ fn conduct(
     let watching = || watch::until_over(plan, &gate, &live, &clock, signals, over);
     let interrupted = cores::on_idle_thread("watcher", watching)?;
     let (mut workers, mut failure) = workers.join();
+    drop(refresher);
     let fed = feeder::join(feeder, &mut failure);
     let machine = MachineFacts {
         rivals: rivals.found(&workers.health),
@@ -318,6 +343,7 @@ fn conduct(
         interrupted,
         machine,
         failure,
+        names: gate.names.told(),
     })
 }
 

@@ -3,25 +3,27 @@
 //! In: a plan. Out: a tokenizer, a corpus, bodies, addresses. Never: leaves anything for a worker to look up.
 
 use std::borrow::Cow;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate};
 use crate::config::{
-    Arrivals, LogLevel, PhasePlan, Plan, Problem, Problems, TargetUrl, check_goodput,
+    Arrivals, LogLevel, PhasePlan, Plan, Problem, Problems, bracketed, check_goodput,
 };
 use crate::dataset::{self, Begins, Corpus, Dataset};
 use crate::driver::StampSource;
 use crate::endpoint::{Api, Bodies, HeaderTemplate};
-use crate::engine::{Setup, Target, TlsTarget};
+use crate::engine::{ConnectRules, Setup, Target, TlsTarget};
 use crate::metric::{Context, slo};
 use crate::report::Log;
 use crate::schedule::{Players, Timeline, url_order};
 use crate::tokenizer::{self, Environment, Tokenizer};
-use crate::wire::Limits;
+use crate::wire::{Limits, connect_head};
 
 use super::RunError;
 use super::marks::Marks;
+use super::names;
+use super::refresh::{self, Published, Refresher};
 use super::tls;
 use super::workload::Material;
 
@@ -49,12 +51,7 @@ impl Prepared {
             return Err(Problems(problems).into());
         }
         let api = Api::new(&plan.endpoint)?;
-        let addresses = plan
-            .endpoint
-            .urls
-            .iter()
-            .map(resolve)
-            .collect::<Result<Vec<_>, _>>()?;
+        let addresses = names::addresses(&plan.endpoint)?;
         let loaded = tokenizer::load(&plan.tokenizer, &plan.models, &Environment::from_process())?;
         let (dataset, corpus_notes) = dataset::open(&plan, &*loaded.tokenizer, seed)?;
         let (mut corpus, streamed, timeline) = match dataset {
@@ -92,8 +89,26 @@ impl Prepared {
         })
     }
 
-    /// What an engine needs; one for each worker, since TLS sessions are not shared. `stamps` says when bytes arrived.
-    pub(super) fn setup(&self, rate: Rate, stamps: StampSource) -> Result<Setup, RunError> {
+    /// Has names looked up again while the load is on, where the plan asks for it.
+    pub(super) fn refresh_names(
+        &self,
+        names: &Arc<Published>,
+    ) -> Result<Option<Refresher>, RunError> {
+        let Some(every) = self.material.plan.endpoint.network.refresh else {
+            return Ok(None);
+        };
+        let plan = Arc::clone(&self.material.plan);
+        let look_up = move || names::addresses(&plan.endpoint).ok();
+        refresh::start(every, names, self.addresses.clone(), look_up).map(Some)
+    }
+
+    /// All addresses that connections may go to.
+    pub(super) fn all_addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.iter().flatten().copied().collect()
+    }
+
+    /// Where requests go, with a TLS session cache of their own.
+    pub(super) fn targets(&self) -> Result<Vec<Target>, RunError> {
         let endpoint = &self.material.plan.endpoint;
         let mut targets = Vec::with_capacity(endpoint.urls.len());
         let tls_config = endpoint
@@ -117,14 +132,28 @@ impl Prepared {
             };
             targets.push(Target {
                 addresses: addresses.clone(),
+                tunnel: endpoint.network.proxy.as_ref().map(|proxy| {
+                    let authority = format!("{}:{}", bracketed(&url.host), url.port);
+                    connect_head(&authority, proxy.authorization.as_deref())
+                }),
                 tls,
             });
         }
+        Ok(targets)
+    }
+
+    /// What an engine needs; one for each worker, since TLS sessions are not shared. `stamps` says when bytes arrived.
+    pub(super) fn setup(&self, rate: Rate, stamps: StampSource) -> Result<Setup, RunError> {
+        let endpoint = &self.material.plan.endpoint;
         Ok(Setup {
             phases: self.phases(),
-            targets,
+            targets: self.targets()?,
             url_order: url_order(&endpoint.url_strategy, endpoint.urls.len()),
             reuse: endpoint.reuse,
+            connects: ConnectRules {
+                head_start: endpoint.network.head_start,
+                idle: endpoint.network.keepalive_idle,
+            },
             request_timeout: endpoint.request_timeout,
             cancellation: self.material.plan.cancellation,
             stop_grace: STOP_GRACE,
@@ -204,23 +233,4 @@ fn mean_turns(corpus: &Corpus) -> u32 {
     let conversations = &corpus.conversations;
     let turns: usize = conversations.iter().map(|c| c.turns.len()).sum();
     (turns as f64 / conversations.len().max(1) as f64).round_ties_even() as u32
-}
-
-/// Asks for the addresses of a URL, once, IPv4 first: servers that listen on 127.0.0.1 alone are common.
-fn resolve(url: &TargetUrl) -> Result<Vec<SocketAddr>, RunError> {
-    let refused = |source| RunError::Resolve {
-        url: url.base.clone(),
-        host: url.host.clone(),
-        source,
-    };
-    let mut found: Vec<SocketAddr> = (url.host.as_str(), url.port)
-        .to_socket_addrs()
-        .map_err(refused)?
-        .collect();
-    found.sort_by_key(SocketAddr::is_ipv6);
-    found.dedup();
-    if found.is_empty() {
-        return Err(refused(std::io::Error::from(std::io::ErrorKind::NotFound)));
-    }
-    Ok(found)
 }

@@ -54,31 +54,6 @@ pub(super) fn client_config(plan: &TlsPlan) -> Result<Arc<ClientConfig>, RunErro
     Ok(Arc::new(config))
 }
 
-/// The same for the readiness probe, which goes its own way; it has no other name to ask for.
-pub(super) fn probe_config(plan: &TlsPlan) -> Result<ureq::tls::TlsConfig, RunError> {
-    use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
-    let owned = |der: &CertificateDer<'static>| Certificate::from_der(der).to_owned();
-    let trusted = match &plan.authorities {
-        Some(file) => certificates("--cacert", file)?,
-        None => rustls_native_certs::load_native_certs().certs,
-    };
-    let mut builder = TlsConfig::builder().disable_verification(plan.insecure);
-    if !trusted.is_empty() {
-        builder = builder.root_certs(trusted.iter().map(owned).into());
-    }
-    if let Some(identity) = &plan.identity {
-        let chain: Vec<_> = certificates("--cert", &identity.certificate)?
-            .iter()
-            .map(owned)
-            .collect();
-        let unread = |error: String| wrong("--key", &identity.key, &error);
-        let pem = std::fs::read(&identity.key).map_err(|error| unread(error.to_string()))?;
-        let key = PrivateKey::from_pem(&pem).map_err(|error| unread(error.to_string()))?;
-        builder = builder.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
-    }
-    Ok(builder.build())
-}
-
 /// The authorities to trust: those of the file, else the machine's, else those that the program carries.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, RunError> {
     let mut roots = RootCertStore::empty();

@@ -2,6 +2,7 @@
 //!
 //! In: cores and engines. Out: their counts when all have ended. Never: shares anything between workers but the gate.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -9,7 +10,7 @@ use core_affinity::CoreId;
 
 use crate::clock::{Clock, Rate};
 use crate::driver::{RingTally, priority};
-use crate::engine::{Arrived, Counts, Engine, LoopHealth, Stop};
+use crate::engine::{Arrived, Counts, Engine, LoopHealth, Stop, UsedAddress};
 use crate::metric::health::{Spread, ThreadTime, WorkerHealth, wait_for_end};
 use crate::schedule::Shard;
 
@@ -38,6 +39,8 @@ pub(super) struct Ended {
     pub(super) arrived: Arrived,
     /// What the rings went through.
     pub(super) tally: RingTally,
+    /// Addresses of targets that answered.
+    pub(super) used: BTreeSet<UsedAddress>,
     /// Why workers had to do without a ring.
     pub(super) stepped_down: Vec<String>,
     /// How their loops and threads fared, with the number of each worker.
@@ -83,9 +86,9 @@ pub(super) fn start(
                 Shard { index, count },
             );
             let before = thread_time();
-            let ended = reach
-                .driver
-                .run(engine, &clock, reach.stamps, reach.waiting);
+            let (stamps, waiting) = (reach.stamps, reach.waiting);
+            let driver = &reach.driver;
+            let ended = driver.run_with(engine, &clock, stamps, waiting, &reach.sockets);
             alarm.silence(ended.is_ok());
             let thread = thread_time()
                 .zip(before)
@@ -97,6 +100,7 @@ pub(super) fn start(
                 )],
                 counts: *ended.engine.counts(),
                 arrived: *ended.engine.arrived(),
+                used: ended.engine.used_addresses().into_iter().collect(),
                 tally: ended.tally,
                 stepped_down: ended.stepped_down.into_iter().collect(),
             })
@@ -184,6 +188,7 @@ impl Workers {
                     sum.counts.add(&ended.counts);
                     sum.arrived.add(&ended.arrived);
                     sum.tally.add(&ended.tally);
+                    sum.used.extend(ended.used);
                     sum.stepped_down.extend(ended.stepped_down);
                     sum.health.extend(ended.health);
                 }

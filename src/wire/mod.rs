@@ -10,11 +10,13 @@ mod response;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 pub use head::{ContentKind, Framing, Head, header_lines, reason_phrase};
 pub use request::write_request_head;
 pub use response::Response;
 pub use sse::{SseEvent, SseFields, SseKind, SseScanner, fields};
+pub use tunnel::{ConnectReply, connect_head};
 
 /// Where a step of a parser stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +105,14 @@ pub enum Fault {
     ConnectTimeout,
     /// No local address or port, or no descriptor, was left.
     LocalExhausted,
+    /// The proxy could not be reached.
+    ProxyUnreachable,
+    /// The proxy wants another name or password (407).
+    ProxyAuthentication,
+    /// The proxy did not open a tunnel: it answered with another status, or ended the connection.
+    ProxyRefused,
+    /// The proxy's answer is not HTTP/1.x, or not an answer to CONNECT.
+    ProxyBadReply,
     /// TLS failed, for none of the reasons below.
     Tls,
     /// The server does not speak TLS.
@@ -123,7 +133,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault, in the order of the variants.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 32] = [
         Fault::BadHead,
         Fault::HeadTooLarge,
         Fault::TooManyInterim,
@@ -144,6 +154,10 @@ impl Fault {
         Fault::ConnectRefused,
         Fault::ConnectTimeout,
         Fault::LocalExhausted,
+        Fault::ProxyUnreachable,
+        Fault::ProxyAuthentication,
+        Fault::ProxyRefused,
+        Fault::ProxyBadReply,
         Fault::Tls,
         Fault::TlsNotSpoken,
         Fault::TlsUnknownAuthority,
@@ -178,6 +192,10 @@ impl Fault {
             Fault::ConnectRefused => "ConnectRefused",
             Fault::ConnectTimeout => "ConnectTimeout",
             Fault::LocalExhausted => "LocalExhausted",
+            Fault::ProxyUnreachable => "ProxyUnreachable",
+            Fault::ProxyAuthentication => "ProxyAuthentication",
+            Fault::ProxyRefused => "ProxyRefused",
+            Fault::ProxyBadReply => "ProxyBadReply",
             Fault::Tls => "Tls",
             Fault::TlsNotSpoken => "TlsNotSpoken",
             Fault::TlsUnknownAuthority => "TlsUnknownAuthority",
@@ -224,7 +242,15 @@ impl Fault {
             }
             Fault::ConnectRefused => "The server refused the connection.",
             Fault::ConnectTimeout => "Connecting to the server took too long.",
-            Fault::LocalExhausted => "No local port, address or file descriptor was left.",
+            Fault::LocalExhausted => {
+                "No local port, address or file descriptor was left; several of --local-address have more ports."
+            }
+            Fault::ProxyUnreachable => "The proxy could not be reached.",
+            Fault::ProxyAuthentication => {
+                "The proxy wants another name or password than stand in --proxy (407)."
+            }
+            Fault::ProxyRefused => "The proxy did not open a tunnel to the server.",
+            Fault::ProxyBadReply => "What the proxy answered is no answer to CONNECT.",
             Fault::Tls => "TLS failed in the handshake or a record.",
             Fault::TlsNotSpoken => {
                 "The server's first bytes are no TLS; a plain server needs http:// in --url."

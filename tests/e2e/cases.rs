@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::relays::{Proxy, UnixRelay};
 use super::server::{Script, Server};
 use super::tool::{Mock, Run, Tool};
 
@@ -15,6 +16,8 @@ use super::tool::{Mock, Run, Tool};
 struct Case {
     name: String,
     mock: Option<String>,
+    /// What a proxy in front of the server answers.
+    proxy: Option<String>,
     built_in: bool,
     script: Script,
     flags: String,
@@ -55,6 +58,7 @@ fn read(text: &str) -> Vec<Case> {
         let (first, last) = rest.split_once(' ').unwrap_or((rest, ""));
         match word {
             "mock" => case.mock = Some(rest.to_owned()),
+            "proxy" => case.proxy = Some(rest.to_owned()),
             "built-in" => case.built_in = true,
             "answer" => case.script = std::mem::take(&mut case.script).answer(first, last),
             "models" => case.script.models = rest.split(' ').map(|s| s.parse().unwrap()).collect(),
@@ -80,6 +84,17 @@ fn run(case: &Case) -> Vec<String> {
         .flags
         .replace("{url}", &url)
         .replace("{port}", &server.address.port().to_string());
+    let relay = flags
+        .contains("{unix}")
+        .then(|| UnixRelay::start(server.address));
+    if let Some(relay) = &relay {
+        flags = flags.replace("{unix}", &relay.path().to_string_lossy());
+    }
+    let proxy = case.proxy.as_ref();
+    let proxy = proxy.map(|status| Proxy::start(server.address, status));
+    if let Some(proxy) = &proxy {
+        flags = flags.replace("{proxy}", &proxy.address.to_string());
+    }
     for (names, default) in [
         (&["--model "][..], "--model m".to_owned()),
         (&["--url "], format!("--url {url}")),
@@ -117,7 +132,7 @@ fn run(case: &Case) -> Vec<String> {
     let wrong: Vec<String> = case
         .checks
         .iter()
-        .filter_map(|check| verdict(check, &run, &server).err())
+        .filter_map(|check| verdict(check, &run, &server, proxy.as_ref()).err())
         .collect();
     if wrong.is_empty() {
         return wrong;
@@ -130,9 +145,10 @@ fn run(case: &Case) -> Vec<String> {
 }
 
 /// The verdict on one check line: its first word says what is looked at.
-fn verdict(check: &str, run: &Run, server: &Server) -> Result<(), String> {
+fn verdict(check: &str, run: &Run, server: &Server, proxy: Option<&Proxy>) -> Result<(), String> {
     let check = Check::new(check);
     let found = of_files(&check, run)
+        .or_else(|| of_proxy(&check, proxy))
         .or_else(|| of_server(&check, run, server))
         .or_else(|| of_output(&check, run));
     found.unwrap_or_else(|| panic!("no check is called {:?}", check.line))
@@ -242,6 +258,18 @@ fn of_files(check: &Check<'_>, run: &Run) -> Option<Result<(), String>> {
     }
 }
 
+fn of_proxy(check: &Check<'_>, proxy: Option<&Proxy>) -> Option<Result<(), String>> {
+    let heads = proxy?.heads();
+    match check.words[0] {
+        "tunnels" => check.within(heads.len() as f64, 1),
+        "tunnel" => {
+            let bad = heads.iter().find(|head| !head.contains(&check.rest(1)));
+            check.holds(bad.is_none() && !heads.is_empty(), &bad)
+        }
+        _ => None,
+    }
+}
+
 fn of_server(check: &Check<'_>, run: &Run, server: &Server) -> Option<Result<(), String>> {
     let log = server.log();
     let load = log.load();
@@ -250,6 +278,10 @@ fn of_server(check: &Check<'_>, run: &Run, server: &Server) -> Option<Result<(),
         "probes" => check.within((log.requests.len() - load.len()) as f64, 1),
         "peak" => check.within(log.open_most as f64, 1),
         "connections" => check.within(log.connections as f64, 1),
+        "peers" => {
+            let peers: Vec<String> = log.peers.iter().map(ToString::to_string).collect();
+            check.holds(peers.join(" ") == check.rest(1), &peers)
+        }
         "wall" => check.within(run.wall.as_secs_f64(), 1),
         "body" => {
             let wanted = check.value();

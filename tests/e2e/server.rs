@@ -3,7 +3,7 @@
 //! In: steps for each request, connections on 127.0.0.1. Out: replies, and what was seen: requests, connections, most open at once.
 //! Never: uses the crate's own HTTP reader, or waits longer than for its own end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,6 +153,8 @@ impl Seen {
 pub struct Log {
     pub requests: Vec<Seen>,
     pub connections: usize,
+    /// Addresses that connections came from.
+    pub peers: BTreeSet<IpAddr>,
     pub open: usize,
     pub open_most: usize,
     probes: usize,
@@ -244,6 +246,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let number = {
             let mut log = shared.log.lock().unwrap();
             log.connections += 1;
+            log.peers.extend(socket.peer_addr().map(|peer| peer.ip()));
             log.connections
         };
         let shared = Arc::clone(shared);

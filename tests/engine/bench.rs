@@ -14,7 +14,9 @@ use tokenring::config::{
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
 use tokenring::endpoint::{Api, History, Reply};
-use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload};
+use tokenring::engine::{
+    ConnectRules, Control, Counts, Engine, Setup, Sink, Stop, Target, TlsTarget, Workload,
+};
 use tokenring::record::{Exchange, ReplyReader, RequestId, reply_of};
 use tokenring::schedule::{Shard, url_order};
 use tokenring::wire::Limits;
@@ -30,6 +32,7 @@ pub(crate) struct Bench {
     pub(crate) phases: Vec<PhasePlan>,
     pub(crate) targets: Vec<Target>,
     pub(crate) reuse: ConnectionReuse,
+    pub(crate) connects: ConnectRules,
     pub(crate) request_timeout: Nanos,
     pub(crate) stop_grace: Nanos,
     pub(crate) cancellation: Option<CancellationPlan>,
@@ -79,6 +82,8 @@ pub(crate) struct Conductor {
     starts: Vec<AtomicU64>,
     latest: Vec<AtomicU64>,
     used: Vec<AtomicU64>,
+    /// Addresses that a later look-up found.
+    pub(crate) later: Mutex<Arc<Vec<Vec<SocketAddr>>>>,
 }
 
 impl Bench {
@@ -88,6 +93,7 @@ impl Bench {
             phases: vec![phase],
             targets: vec![plain("10.0.0.1:80")],
             reuse: ConnectionReuse::Pooled,
+            connects: ConnectRules::default(),
             request_timeout: Nanos::from_millis(600_000),
             stop_grace: Nanos::from_millis(1_000),
             cancellation: None,
@@ -127,6 +133,7 @@ impl Bench {
                 .collect(),
             latest: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
             used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
+            later: Mutex::default(),
         });
         prepare(&mut simulation, &conductor);
         let (words, wrap) = (self.words, self.wrap);
@@ -140,6 +147,7 @@ impl Bench {
             cancellation: self.cancellation,
             targets: self.targets,
             reuse: self.reuse,
+            connects: self.connects,
             request_timeout: self.request_timeout,
             stop_grace: self.stop_grace,
             limits: Limits::default(),
@@ -207,6 +215,11 @@ impl Conductor {
 }
 
 impl Control for Conductor {
+    fn addresses(&self, seen: u64) -> Option<(u64, Arc<Vec<Vec<SocketAddr>>>)> {
+        let later = lock(&self.later);
+        (seen == 0 && !later.is_empty()).then(|| (1, Arc::clone(&later)))
+    }
+
     fn phase_start(&self, phase: usize) -> Option<Tick> {
         let start = Tick(self.starts[phase].load(Ordering::Relaxed));
         (start != Tick::NEVER).then_some(start)
@@ -389,6 +402,7 @@ pub(crate) fn plain(address: &str) -> Target {
 pub(crate) fn at(addresses: &[&str], tls: Option<TlsTarget>) -> Target {
     Target {
         addresses: addresses.iter().map(|a| address(a)).collect(),
+        tunnel: None,
         tls,
     }
 }

@@ -12,7 +12,9 @@ use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{Arrivals, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule};
 use tokenring::driver::{ConnId, Op, Sent, Stamp, StampSource};
 use tokenring::endpoint::{History, Reply};
-use tokenring::engine::{Control, Counts, Engine, Setup, Sink, Stop, Target, Workload};
+use tokenring::engine::{
+    ConnectRules, Control, Counts, Engine, Setup, Sink, Stop, Target, Workload,
+};
 use tokenring::record::{Exchange, ReplyReader, RequestId};
 use tokenring::schedule::Shard;
 use tokenring::wire::Limits;
@@ -189,9 +191,11 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
         cancellation: None,
         targets: vec![Target {
             addresses: vec![([127, 0, 0, 1], 80).into()],
+            tunnel: None,
             tls: None,
         }],
         reuse: ConnectionReuse::Pooled,
+        connects: ConnectRules::default(),
         request_timeout: Nanos::from_millis(600_000),
         stop_grace: Nanos::from_millis(1_000),
         limits: Limits::default(),

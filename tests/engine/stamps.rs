@@ -9,7 +9,7 @@ use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::ConnectionReuse;
 use tokenring::driver::simulated::VirtualClock;
 use tokenring::driver::{CloseReason, ConnId, Op, Sent, Stamp, StampSource};
-use tokenring::engine::{Control, Counts, Engine, Setup, Stop};
+use tokenring::engine::{ConnectRules, Control, Counts, Engine, Setup, Stop};
 use tokenring::record::{Exchange, Outcome};
 use tokenring::schedule::Shard;
 use tokenring::wire::Limits;
@@ -50,6 +50,7 @@ impl Hand {
             cancellation: None,
             targets: vec![plain("10.0.0.1:80")],
             reuse: ConnectionReuse::Pooled,
+            connects: ConnectRules::default(),
             request_timeout: Nanos::from_millis(600_000),
             stop_grace: Nanos(0),
             limits: Limits::default(),

@@ -109,6 +109,19 @@ pub const WORKING: &[Flag] = working_table! {
         ["--key"] Path, "", "PEM file with that certificate's private key.";
         ["--tls-server-name"] Text, "the URL's host", "Name to ask for over TLS (SNI), which the server's certificate must hold.";
         ["--connection-reuse-strategy"] Choice(&["pooled", "never", "sticky_user_sessions"]), "pooled", "Keep-alive pool, a new connection for each request, or one for each session.";
+        ["--keepalive-idle-seconds"] Above(0.0), "300", "Close a kept connection that no request came for in so many seconds.";
+        ["--resolve"] List, "", "HOST:PORT:ADDRESS: connect to this address in place of the name's own; a comma separates several. HOST may be *.";
+        ["--dns-refresh-seconds"] Between(0.1, 1e6), "once, before the run", "Seconds after which names are looked up again while the load is on; new connections go to what they are then.";
+        ["--ip-version"] Choice(&["auto", "4", "6"]), "auto", "Addresses of a name that are used: all, IPv4 first, or those of one version.";
+        ["--happy-eyeballs-timeout-ms"] Integer(1, 60_000), "250", "Milliseconds after which a connection attempt that is not answered gets another beside it, to the name's next address.";
+        ["--unix-socket"] Path, "", "Connect to this socket of the file system; the URL only names the host.";
+        ["--proxy"] Text, "", "HTTP proxy, http://[USER:PASSWORD@]HOST:PORT, asked by CONNECT also for http URLs; http_proxy and the like are ignored.";
+        ["--local-address"] List, "", "Addresses of this machine that connections come from, in turn; each has some 28,000 ports for a server's address.";
+        ["--interface"] Text, "", "Network interface that connections go through (SO_BINDTODEVICE).";
+        ["--tcp-nodelay"] Choice(&["on", "off"]), "on", "Send small segments at once; off lets them wait for acknowledgements (Nagle).";
+        ["--tcp-quickack"] Switch, "", "Acknowledge what arrives at once (TCP_QUICKACK, asked for again after each request).";
+        ["--so-rcvbuf"] Integer(1024, 1 << 30), "the system's", "Bytes of each socket's receive buffer; what the kernel gave is told.";
+        ["--so-sndbuf"] Integer(1024, 1 << 30), "the system's", "Bytes of each socket's send buffer.";
         ["--session-header"] Text, "X-Correlation-ID", "Name of the header that carries the session's id.";
     }
     "Input" {

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use monoio::net::TcpStream;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{SockAddr, SockRef};
 
 use crate::clock::Tick;
 #[cfg(target_os = "linux")]
@@ -19,13 +20,16 @@ use crate::driver::{CloseReason, ConnId, Sent, reason_of};
 
 use super::{READ_BYTES, Shared, What};
 
+/// Between two tries to connect to a socket of the file system whose queue is full.
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+
 pub(super) fn connect(shared: &Rc<Shared>, conn: ConnId, address: SocketAddr) {
     let started = shared.clock.now();
-    match begin_connect(address, shared.wishes.stamps) {
-        Ok(stream) => {
+    match begin_connect(shared, address) {
+        Ok((stream, full)) => {
             let stream = Rc::new(stream);
             shared.store(conn, Rc::clone(&stream));
-            monoio::spawn(serve(Rc::clone(shared), conn, stream, started));
+            monoio::spawn(serve(Rc::clone(shared), conn, stream, started, full));
         }
         Err(error) => shared.push(
             conn,
@@ -37,28 +41,46 @@ pub(super) fn connect(shared: &Rc<Shared>, conn: ConnId, address: SocketAddr) {
     }
 }
 
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(unused_variables, reason = "only Linux stamps what TCP receives")
-)]
-fn begin_connect(address: SocketAddr, stamps: bool) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+/// A socket on its way, and where to connect it again if the queue of a listener in the file system was full: such a connect is not
+/// in progress then, it has not begun.
+fn begin_connect(
+    shared: &Shared,
+    address: SocketAddr,
+) -> io::Result<(TcpStream, Option<SockAddr>)> {
+    let mut opener = shared.opener.borrow_mut();
+    let (socket, address) = opener.open(address)?;
     socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
     #[cfg(target_os = "linux")]
-    if stamps {
+    if shared.wishes.stamps {
         stamping::ask(&socket)?;
     }
-    match socket.connect(&address.into()) {
+    let mut full = None;
+    match socket.connect(&address) {
         Ok(()) => {}
+        Err(error) if opener.is_local() && error.kind() == ErrorKind::WouldBlock => {
+            full = Some(address);
+        }
         Err(error) if is_in_progress(&error) => {}
         Err(error) => return Err(error),
     }
-    TcpStream::from_std(socket.into())
+    Ok((TcpStream::from_std(socket.into())?, full))
+}
+
+/// Tries until the listener's queue has room, or the engine has given up.
+async fn queue_up(
+    shared: &Shared,
+    conn: ConnId,
+    stream: &TcpStream,
+    address: &SockAddr,
+) -> io::Result<()> {
+    while shared.is_current(conn) {
+        monoio::time::sleep(BETWEEN_TRIES).await;
+        match SockRef::from(&descriptor_of(stream)).connect(address) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            outcome => return outcome,
+        }
+    }
+    Ok(())
 }
 
 fn is_in_progress(error: &io::Error) -> bool {
@@ -68,8 +90,20 @@ fn is_in_progress(error: &io::Error) -> bool {
 }
 
 /// One connection's life: connect, then read after read.
-async fn serve(shared: Rc<Shared>, conn: ConnId, stream: Rc<TcpStream>, started: Tick) {
-    let ready = stream.writable(false).await;
+async fn serve(
+    shared: Rc<Shared>,
+    conn: ConnId,
+    stream: Rc<TcpStream>,
+    started: Tick,
+    full: Option<SockAddr>,
+) {
+    let mut ready = Ok(());
+    if let Some(address) = full {
+        ready = queue_up(&shared, conn, &stream, &address).await;
+    }
+    if ready.is_ok() {
+        ready = stream.writable(false).await;
+    }
     let done = shared.clock.now();
     if !shared.is_current(conn) {
         return;
@@ -248,6 +282,7 @@ fn write_some(
         }
     }
     sent.last = shared.clock.now();
+    shared.opener.borrow().acknowledge_quickly(&socket);
     true
 }
 

@@ -8,11 +8,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{SockAddr, Socket};
 
 use crate::clock::{Clock, KernelClock, Tick};
+use crate::driver::socket::{SocketOptions, Sockets};
 use crate::driver::waiting::{Lateness, WaitMode, Waiting};
 use crate::driver::window::Windows;
 use crate::driver::{
@@ -37,6 +39,7 @@ pub fn run(
     engine: Engine,
     clock: &Clock,
     waiting: Waiting,
+    options: &Arc<SocketOptions>,
 ) -> io::Result<(Engine, RingTally)> {
     wake_on_time();
     // Without it the run goes on; reads without a stamp are counted.
@@ -45,6 +48,7 @@ pub fn run(
     let windowed = ring.layout().mode == Mode::Deferred;
     let mut pump = Pump {
         links: Links::default(),
+        opener: Sockets::new(options),
         clock: clock.clone(),
         kernel: KernelClock::new(clock),
         stamping,
@@ -74,6 +78,7 @@ pub fn run(
 pub(super) struct Pump {
     pub(super) ring: Ring,
     links: Links,
+    opener: Sockets,
     pub(super) engine: Engine,
     pub(super) clock: Clock,
     pub(super) waiting: Waiting,
@@ -145,8 +150,8 @@ impl Pump {
     }
 
     fn connect(&mut self, conn: ConnId, address: SocketAddr) -> io::Result<()> {
-        let socket = match self.new_socket(address) {
-            Ok(socket) => socket,
+        let (socket, address) = match self.new_socket(address) {
+            Ok(opened) => opened,
             Err(error) => {
                 let tick = self.clock.now();
                 self.failed.push((conn, reason_of(&error), tick));
@@ -157,21 +162,19 @@ impl Pump {
         let place = self.links.open(conn, socket, started);
         if let Some(link) = self.links.at(place) {
             link.operations += 1;
-            self.ring.connect(place, &link.socket, address.into())?;
+            self.ring.connect(place, &link.socket, address)?;
         }
         self.enter(Wait::No)
     }
 
-    fn new_socket(&mut self, address: SocketAddr) -> io::Result<Socket> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_tcp_nodelay(true)?;
+    fn new_socket(&mut self, address: SocketAddr) -> io::Result<(Socket, SockAddr)> {
+        let (socket, address) = self.opener.open(address)?;
         stamping::ask(&socket)?;
         if self.waiting.mode == WaitMode::Spin {
             let refused = socket.set_busy_poll(BUSY_POLL_MICROS).is_err();
             self.tally.unpolled += u64::from(refused);
         }
-        Ok(socket)
+        Ok((socket, address))
     }
 
     fn send(&mut self, conn: ConnId, bytes: Vec<u8>) -> io::Result<()> {
@@ -306,7 +309,8 @@ impl Pump {
                     _ => Tick::NEVER,
                 };
                 self.tally.reads += 1;
-                self.tally.unstamped += u64::from(kernel == Tick::NEVER);
+                let unstamped = kernel == Tick::NEVER && !self.opener.is_local();
+                self.tally.unstamped += u64::from(unstamped);
                 let stamp = Stamp { tick, kernel };
                 if let Some(windows) = &mut self.windows {
                     windows.read(&mut link.gaps, stamp.arrival());
@@ -383,6 +387,7 @@ impl Pump {
         } else if from < bytes.len() {
             sent.error = Some(CloseReason::Io);
         }
+        self.opener.acknowledge_quickly(&link.socket);
         self.engine.on_sent(link.conn, bytes, sent);
         Ok(())
     }

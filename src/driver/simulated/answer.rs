@@ -228,14 +228,14 @@ impl Answer {
     }
 }
 
-/// Keeps the first `most` bytes.
+/// Keeps the first `most` bytes; the wait before the first piece stays in any case.
 fn cut(pieces: &mut Vec<(Nanos, Vec<u8>)>, most: usize) {
     let mut left = most;
     for (_, piece) in pieces.iter_mut() {
         piece.truncate(left);
         left -= piece.len();
     }
-    while pieces.last().is_some_and(|(_, piece)| piece.is_empty()) {
+    while pieces.len() > 1 && pieces.last().is_some_and(|(_, piece)| piece.is_empty()) {
         pieces.pop();
     }
 }

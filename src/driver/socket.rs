@@ -1,0 +1,238 @@
+//! How sockets to servers are made, the same for both real drivers.
+//!
+//! In: what the user wants of sockets, an address. Out: a socket ready to connect, and where to. Never: waits, or connects.
+#![expect(unsafe_code, reason = "IP_BIND_ADDRESS_NO_PORT has no safe wrapper")]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// What the user wants of sockets; the default asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// All connections go to this socket of the file system, whatever address is asked for.
+    pub unix_path: Option<PathBuf>,
+    /// Connections come from these addresses, in turn among those of the family asked for. Empty: the system chooses.
+    pub local_addresses: Vec<IpAddr>,
+    /// They are bound to this network interface.
+    pub interface: Option<String>,
+    /// Small segments wait for acknowledgements (no `TCP_NODELAY`).
+    pub nagle: bool,
+    /// What arrives is acknowledged at once.
+    pub quick_ack: bool,
+    /// `SO_RCVBUF`.
+    pub receive_buffer_bytes: Option<usize>,
+    /// `SO_SNDBUF`.
+    pub send_buffer_bytes: Option<usize>,
+}
+
+/// What the kernel gives where a size of a buffer was asked for. It doubles what is asked, for its own bookkeeping, and has a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenBuffers {
+    /// As `SO_RCVBUF` reads.
+    pub receive_bytes: Option<usize>,
+    /// As `SO_SNDBUF` reads.
+    pub send_bytes: Option<usize>,
+}
+
+/// A wish that this machine does not grant; names the flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RefusedOption(String);
+
+impl SocketOptions {
+    /// Makes a socket for each wish, to see that it can be had; says what the kernel made of the sizes. `addresses` are those of the
+    /// servers.
+    ///
+    /// # Errors
+    ///
+    /// The first wish that is refused.
+    pub fn try_out(&self, addresses: &[SocketAddr]) -> Result<GivenBuffers, RefusedOption> {
+        if let Some(path) = &self.unix_path {
+            let shown = path.display();
+            let refused = |why: &str| Err(RefusedOption(format!("--unix-socket {shown}: {why}")));
+            match std::fs::metadata(path) {
+                Err(error) => return refused(&format!("{error}; start the server first")),
+                Ok(found) if !is_socket(&found) => {
+                    return refused("this is no socket; give the path that the server listens on");
+                }
+                Ok(_) => {}
+            }
+        }
+        for &local in &self.local_addresses {
+            let one = SocketOptions {
+                local_addresses: vec![local],
+                interface: None,
+                ..self.clone()
+            };
+            Sockets::new(&Arc::new(one)).open(any_of(local)).map_err(|error| {
+                RefusedOption(format!(
+                    "--local-address {local}: {error}; give an address that this machine has (`ip address` lists them)"
+                ))
+            })?;
+            // Without this an address of another family would never be used, in silence.
+            let used = addresses.iter().any(|a| a.is_ipv4() == local.is_ipv4());
+            if !used && !addresses.is_empty() {
+                return Err(RefusedOption(format!(
+                    "--local-address {local}: no server's address is of its IP version; leave it out"
+                )));
+            }
+        }
+        let place = addresses.first().copied();
+        let place = place.unwrap_or_else(|| any_of(IpAddr::from([127, 0, 0, 1])));
+        let (socket, _) = Sockets::new(&Arc::new(self.clone()))
+            .open(place)
+            .map_err(|error| self.blame(&error))?;
+        let given = |asked: Option<usize>, given: io::Result<usize>| asked.and(given.ok());
+        Ok(GivenBuffers {
+            receive_bytes: given(self.receive_buffer_bytes, socket.recv_buffer_size()),
+            send_bytes: given(self.send_buffer_bytes, socket.send_buffer_size()),
+        })
+    }
+
+    /// The flag behind an error of a socket whose addresses are good.
+    fn blame(&self, error: &io::Error) -> RefusedOption {
+        RefusedOption(match &self.interface {
+            Some(name) => format!(
+                "--interface {name}: {error}; give one of this machine (`ip link` lists them), and the right to bind to it (CAP_NET_RAW) where the system asks for that"
+            ),
+            None => format!("a socket cannot be made: {error}"),
+        })
+    }
+
+    /// The addresses of `all` that can be reached from the local addresses.
+    #[must_use]
+    pub fn reachable(&self, all: &[SocketAddr]) -> Vec<SocketAddr> {
+        let same = |a: &SocketAddr| {
+            self.local_addresses
+                .iter()
+                .any(|l| l.is_ipv4() == a.is_ipv4())
+        };
+        let free = self.local_addresses.is_empty();
+        all.iter().copied().filter(|a| free || same(a)).collect()
+    }
+}
+
+/// Port 0 of a local address's family, to which nobody connects.
+fn any_of(local: IpAddr) -> SocketAddr {
+    SocketAddr::new(local, 0)
+}
+
+#[cfg(unix)]
+fn is_socket(found: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    found.file_type().is_socket()
+}
+
+#[cfg(not(unix))]
+fn is_socket(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+/// Makes the sockets of one worker.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    options: Arc<SocketOptions>,
+    /// Which local address is next.
+    turn: usize,
+}
+
+impl Sockets {
+    pub(super) fn new(options: &Arc<SocketOptions>) -> Sockets {
+        Sockets {
+            options: Arc::clone(options),
+            turn: 0,
+        }
+    }
+
+    /// They are sockets of the file system.
+    pub(super) fn is_local(&self) -> bool {
+        self.options.unix_path.is_some()
+    }
+
+    /// A socket towards `address`, bound where that is wished, and what it is to connect to.
+    pub(super) fn open(&mut self, address: SocketAddr) -> io::Result<(Socket, SockAddr)> {
+        let options = &self.options;
+        if let Some(path) = &options.unix_path {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            self.size(&socket)?;
+            return Ok((socket, SockAddr::unix(path)?));
+        }
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(!options.nagle)?;
+        // Before the connection is there: the window's scale is agreed on with its first segment.
+        self.size(&socket)?;
+        if let Some(interface) = &options.interface {
+            bind_to_interface(&socket, interface)?;
+        }
+        let of_family = |local: &&IpAddr| local.is_ipv4() == address.is_ipv4();
+        let count = options.local_addresses.iter().filter(of_family).count();
+        if count > 0 {
+            let mut fitting = options.local_addresses.iter().filter(of_family);
+            if let Some(&local) = fitting.nth(self.turn % count) {
+                choose_port_late(&socket);
+                socket.bind(&SocketAddr::new(local, 0).into())?;
+            }
+            self.turn = self.turn.wrapping_add(1);
+        }
+        self.acknowledge_quickly(&socket);
+        Ok((socket, address.into()))
+    }
+
+    /// The kernel gives the wish up with each segment that is sent, so it is said again after each request.
+    pub(super) fn acknowledge_quickly(&self, socket: &Socket) {
+        #[cfg(target_os = "linux")]
+        if self.options.quick_ack {
+            // A connection that has just ended needs none.
+            let _ = socket.set_tcp_quickack(true);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = socket;
+    }
+
+    fn size(&self, socket: &Socket) -> io::Result<()> {
+        if let Some(bytes) = self.options.receive_buffer_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = self.options.send_buffer_bytes {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
+    socket.bind_device(Some(name.as_bytes()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_to_interface(_: &Socket, _: &str) -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// The port is chosen at the connect, when the peer is known, so that one port serves connections to several peers; else each bound
+/// address has some 28,000 connections in all. Where the kernel has no such option, it stays at that.
+#[cfg(target_os = "linux")]
+fn choose_port_late(socket: &Socket) {
+    use std::os::fd::AsRawFd;
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or(0);
+    // SAFETY: the option's value is an int, which outlives the call, and its length is given.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            length,
+        )
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn choose_port_late(_: &Socket) {}

@@ -1,0 +1,115 @@
+//! Servers with several addresses, of which not all answer.
+//!
+//! In: listeners on addresses of the loopback network. Out: verdicts on the runs. Never: another machine.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use super::server::{Script, Server};
+use super::tool::{Run, Tool};
+
+/// An address that answers nothing: its listener's queue is full, so that the kernel drops what comes.
+struct Dead {
+    _listener: Socket,
+    _queued: Vec<TcpStream>,
+}
+
+impl Dead {
+    fn on(address: SocketAddr) -> Dead {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&address.into()).unwrap();
+        listener.listen(0).unwrap();
+        let mut queued = Vec::new();
+        for _ in 0..8 {
+            match TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+                Ok(stream) => queued.push(stream),
+                Err(_) => break,
+            }
+        }
+        assert!(queued.len() < 8, "the queue never filled");
+        Dead {
+            _listener: listener,
+            _queued: queued,
+        }
+    }
+}
+
+fn through(server: &Server, addresses: &str, flags: &str) -> Run {
+    let port = server.address.port();
+    Tool::profile(&format!(
+        "--model m --url http://two.test:{port} --resolve two.test:{port}:{addresses} --tokenizer gpt2 --isl 16 --streaming \
+         --artifact-dir out --ui-type none {flags}"
+    ))
+    .run()
+}
+
+#[test]
+fn an_address_that_does_not_answer_costs_a_quarter_second_once() {
+    for driver in ["ring", "portable"] {
+        let server = Server::start(Script::always("words alpha beta"));
+        let port = server.address.port();
+        let dead = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 9), port));
+        let _dead = Dead::on(dead);
+        let run = through(
+            &server,
+            "127.0.0.9,127.0.0.1",
+            &format!(
+                "--request-count 6 --connection-reuse-strategy never --driver {driver} --request-timeout-seconds 10"
+            ),
+        );
+        assert_eq!(run.code, Some(0), "{driver}: {run}");
+        assert_eq!(run.counts(), [6, 6, 0, 0], "{driver}: {run}");
+        let mut connecting: Vec<f64> = run
+            .records("profiling")
+            .iter()
+            .map(|record| {
+                record["metrics"]["http_req_connecting"]["value"]
+                    .as_f64()
+                    .unwrap()
+            })
+            .collect();
+        connecting.sort_by(f64::total_cmp);
+        assert!(
+            (249.0..2_000.0).contains(&connecting[5]),
+            "{driver}: {connecting:?}"
+        );
+        assert!(
+            connecting[4] < 200.0,
+            "{driver}: paid twice: {connecting:?}"
+        );
+        assert!(run.stdout.contains("127.0.0.1"), "{driver}: {run}");
+    }
+}
+
+#[test]
+fn an_address_that_refuses_costs_nothing() {
+    for driver in ["ring", "portable"] {
+        let server = Server::start(Script::always("words alpha beta"));
+        let run = through(
+            &server,
+            "127.0.0.8,127.0.0.7,127.0.0.1",
+            &format!(
+                "--request-count 6 --concurrency 3 --connection-reuse-strategy never --driver {driver} --happy-eyeballs-timeout-ms 20000"
+            ),
+        );
+        assert_eq!(run.counts(), [6, 6, 0, 0], "{driver}: {run}");
+        assert!(run.wall < Duration::from_secs(15), "{driver}: {run}");
+    }
+}
+
+#[test]
+fn connections_opened_ahead_find_the_address_that_answers() {
+    let server = Server::start(Script::always("words alpha beta"));
+    let port = server.address.port();
+    let _dead = Dead::on(SocketAddr::from((Ipv4Addr::new(127, 0, 0, 9), port)));
+    let run = through(
+        &server,
+        "127.0.0.9,127.0.0.1",
+        "--request-count 8 --concurrency 4 --pre-connect auto",
+    );
+    assert_eq!(run.counts(), [8, 8, 0, 0], "{run}");
+    assert_eq!(server.log().connections, 4, "{run}");
+    assert!(!run.stdout.contains("could not be opened"), "{run}");
+}
