@@ -22,6 +22,8 @@ mod handover;
 
 #[path = "engine/listening.rs"]
 mod listening;
+#[path = "engine/proxies.rs"]
+mod proxies;
 #[path = "engine/secure.rs"]
 mod secure;
 

@@ -31,6 +31,8 @@ use tokenring::record::{EventMark, Exchange, Outcome, Read, ReplyReader, Request
 use tokenring::schedule::Shard;
 use tokenring::wire::{Fault, Limits, write_request_head};
 
+#[path = "ring/closes.rs"]
+mod closes;
 #[path = "ring/server.rs"]
 mod server;
 

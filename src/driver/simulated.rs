@@ -19,6 +19,7 @@ mod answer;
 mod chance;
 mod network;
 mod peer;
+mod proxy;
 mod pump;
 mod world;
 
@@ -243,6 +244,8 @@ pub struct Simulation {
     pub latency: Nanos,
     /// What is behind which address; plain open servers where nothing is said.
     pub hosts: BTreeMap<SocketAddr, Host>,
+    /// Proxies before hosts: the status that each gives a CONNECT, 0 for an answer that is no HTTP.
+    pub proxies: BTreeMap<SocketAddr, u16>,
     /// What is answered.
     pub server: Server,
     /// What happens when, besides the network.
@@ -264,6 +267,7 @@ impl Simulation {
             faults: Faults::none(),
             latency: Nanos(50_000),
             hosts: BTreeMap::new(),
+            proxies: BTreeMap::new(),
             server: Box::new(|_, chance| Answer::random(chance)),
             acts: Vec::new(),
             clock: VirtualClock::default(),

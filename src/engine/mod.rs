@@ -229,6 +229,7 @@ impl Engine {
         c.connect_end = done;
         if let Some(flight) = &mut c.flight {
             flight.exchange.link.address = c.address;
+            flight.exchange.link.remote = c.remote;
             let ticks = &mut flight.exchange.ticks;
             if !flight.exchange.link.resent {
                 ticks.start = started;

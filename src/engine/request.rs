@@ -201,6 +201,7 @@ impl Engine {
                     flight.exchange.ticks.tls_end = c.tls_end;
                 }
                 flight.exchange.link.address = c.address;
+                flight.exchange.link.remote = c.remote;
                 flight.exchange.link.local_port = c.local_port;
                 c.flight = Some(flight);
                 self.send_request(conn);

@@ -3,6 +3,7 @@
 //! In: the engine's stamps and the peer's bytes. Out: one value per request sent, moved to the recorder.
 //! Never: parses, converts a tick, or outlives its request on the worker (it is recycled).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::clock::Tick;
@@ -218,6 +219,8 @@ pub struct Link {
     pub local_port: u16,
     /// Index into the target's addresses.
     pub address: u16,
+    /// That address, a proxy's where there is one; `None` on a connection that never was.
+    pub remote: Option<SocketAddr>,
     /// Write calls that carried bytes.
     pub writes: u32,
     /// All bytes were written before the response ended.

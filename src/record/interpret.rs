@@ -198,6 +198,20 @@ impl Interpreter {
         Some(count)
     }
 
+    /// Where the connection led: an address, a path, or what the URL says where there was no connection.
+    fn remote(&self, exchange: &Exchange) -> String {
+        let endpoint = &self.plan.endpoint;
+        if let Some(path) = &endpoint.network.unix_socket {
+            return path.display().to_string();
+        }
+        let url = endpoint.urls.get(usize::from(exchange.id.url));
+        match (exchange.link.remote, url) {
+            (Some(address), _) => address.to_string(),
+            (None, Some(url)) => format!("{}:{}", url.host, url.port),
+            (None, None) => String::new(),
+        }
+    }
+
     fn trace(&self, moments: &Moments<'_>) -> Trace {
         let exchange = moments.exchange;
         let (ticks, link) = (&exchange.ticks, &exchange.link);
@@ -211,7 +225,6 @@ impl Interpreter {
             }
         };
         let reads = moments.body_reads();
-        let url = self.plan.endpoint.urls.get(usize::from(exchange.id.url));
         let tls = ticks.tls_end != Tick::NEVER && ticks.connect_end != Tick::NEVER;
         let tls_length = || {
             moments
@@ -244,7 +257,7 @@ impl Interpreter {
             request_headers: lines(&exchange.request_head),
             response_headers: lines(&exchange.head_bytes),
             local_port: link.local_port,
-            remote: url.map_or_else(String::new, |url| format!("{}:{}", url.host, url.port)),
+            remote: self.remote(exchange),
         }
     }
 }

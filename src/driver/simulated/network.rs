@@ -130,6 +130,9 @@ impl World {
             // A closed socket answers with a reset.
             return self.end_to_engine(link, CloseReason::Reset);
         }
+        if peer.proxy.is_some() {
+            return self.at_proxy(link, bytes);
+        }
         if !peer.receive(bytes) {
             let alert = peer.outgoing();
             self.send_to_engine(link, alert);
@@ -143,6 +146,22 @@ impl World {
             return self.end_to_engine(link, reason);
         }
         self.take_requests(link);
+    }
+
+    /// Bytes reach what stands before the peer.
+    fn at_proxy(&mut self, link: usize, bytes: &[u8]) {
+        let proxy = &mut self.links[link].peer.proxy;
+        match proxy.as_mut().map_or(Ok(None), |proxy| proxy.feed(bytes)) {
+            Ok(None) => {}
+            Ok(Some((answer, opens))) => {
+                *proxy = None;
+                self.send_to_engine(link, answer);
+                if !opens {
+                    self.end_to_engine(link, CloseReason::Eof);
+                }
+            }
+            Err(breach) => self.breaches.push(breach),
+        }
     }
 
     /// Answers what has come, one after the other.

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use crate::clock::Nanos;
 
 use super::answer::Ending;
+use super::proxy::Proxy;
 
 /// What the peer of one connection knows.
 pub(super) struct Peer {
     tls: Option<rustls::ServerConnection>,
+    /// What stands before it, until there is a tunnel.
+    pub(super) proxy: Option<Proxy>,
     /// Plaintext not yet taken as a request.
     inbox: Vec<u8>,
     /// Pieces of the answer that are still to come.
@@ -42,6 +45,7 @@ impl Peer {
         });
         Peer {
             tls,
+            proxy: None,
             inbox: Vec::new(),
             script: VecDeque::new(),
             ending: Ending::Whole,

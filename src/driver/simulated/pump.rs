@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use super::Reach;
 use super::network::Link;
 use super::peer::Peer;
+use super::proxy::Proxy;
 use super::world::{Event, World};
 
 /// An engine that wants to be asked again at once this often at one time never stops.
@@ -153,7 +154,8 @@ impl World {
         let host = self.hosts.get(&address).cloned().unwrap_or_default();
         let bytewise = self.chance.happens(self.faults.bytewise);
         let link = self.links.len();
-        let peer = Peer::new(host.tls.as_ref());
+        let mut peer = Peer::new(host.tls.as_ref());
+        peer.proxy = self.proxies.get(&address).copied().map(Proxy::new);
         self.links.push(Link::new(engine, conn, peer, bytewise));
         let sockets = &mut self.workers[engine].sockets;
         let index = conn.index as usize;
