@@ -1,7 +1,10 @@
 //! How sockets to servers are made, the same for both real drivers.
 //!
 //! In: what the user wants of sockets, an address. Out: a socket ready to connect, and where to. Never: waits, or connects.
-#![expect(unsafe_code, reason = "IP_BIND_ADDRESS_NO_PORT has no safe wrapper")]
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "IP_BIND_ADDRESS_NO_PORT has no safe wrapper")
+)]
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -167,6 +167,18 @@ impl Engine {
         }
     }
 
+    /// When the next attempt gets a rival. Most have been answered long before, and a worker does not wake for those.
+    pub(super) fn next_race(&mut self) -> Option<Tick> {
+        while let Some(&(at, conn)) = self.races.front() {
+            let state = self.table.current(conn).map(|c| c.state);
+            if state == Some(State::Connecting) {
+                return Some(at);
+            }
+            self.races.pop_front();
+        }
+        None
+    }
+
     fn start_rival(&mut self, leader: ConnId) {
         let Some(c) = self.table.current(leader) else {
             return;

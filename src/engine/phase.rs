@@ -227,7 +227,7 @@ impl Engine {
             self.drain_deadlines.first(),
             self.cancel_deadlines.first(),
         ];
-        let rival = self.races.front().map(|race| race.0);
+        let rival = self.next_race();
         limits
             .into_iter()
             .flatten()

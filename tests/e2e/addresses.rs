@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
+use super::links::{https, test_file};
+use super::relays::Proxy;
 use super::server::{Script, Server};
 use super::tool::{Run, Tool};
 
@@ -112,4 +114,52 @@ fn connections_opened_ahead_find_the_address_that_answers() {
     assert_eq!(run.counts(), [8, 8, 0, 0], "{run}");
     assert_eq!(server.log().connections, 4, "{run}");
     assert!(!run.stdout.contains("could not be opened"), "{run}");
+}
+
+#[test]
+fn tls_goes_through_a_tunnel_to_the_server_itself() {
+    for driver in ["ring", "portable"] {
+        let server = https(Script::always("wait 10; words alpha beta every 2"));
+        let proxy = Proxy::start(server.address, "200");
+        // The proxy looks the name up; the certificate is for localhost.
+        let run = Tool::profile(&format!(
+            "--model m --url https://localhost:4 --proxy http://{} --cacert {} --tokenizer gpt2 --isl 16 --streaming --request-count 4 \
+             --concurrency 2 --driver {driver} --export-http-trace --wait-for-model-timeout 5 --artifact-dir out --ui-type none",
+            proxy.address,
+            test_file("tls/ca.pem"),
+        ))
+        .run();
+        assert_eq!(run.counts(), [4, 4, 0, 0], "{driver}: {run}");
+        assert_eq!(
+            proxy.heads().len(),
+            3,
+            "{driver}: two connections and a probe"
+        );
+        assert!(proxy.heads()[0].starts_with("CONNECT localhost:4 HTTP/1.1\r\n"));
+        let log = server.log();
+        assert_eq!(log.load()[0].header("host"), Some("localhost:4"));
+        for record in run.records("profiling") {
+            let trace = &record["trace_data"];
+            assert_eq!(trace["remote_ip"], "127.0.0.1", "{driver}: {record}");
+            let port = u64::from(proxy.address.port());
+            assert_eq!(trace["remote_port"].as_u64(), Some(port), "{driver}");
+        }
+    }
+}
+
+#[test]
+fn ipv6_is_reached_by_name_and_from_its_own_addresses() {
+    let loopback = std::net::Ipv6Addr::LOCALHOST.into();
+    let Ok(server) = Server::on(loopback, Script::always("words alpha beta"), None) else {
+        eprintln!("not tested: this machine has no ::1");
+        return;
+    };
+    for driver in ["ring", "portable"] {
+        for flags in ["--ip-version 6", "--local-address ::1", "--interface lo"] {
+            let flags = format!("{flags} --request-count 4 --concurrency 2 --driver {driver}");
+            let run = through(&server, "127.0.0.1,[::1]", &flags);
+            assert_eq!(run.counts(), [4, 4, 0, 0], "{flags}: {run}");
+            assert!(run.stdout.contains("two.test at [::1]:"), "{flags}: {run}");
+        }
+    }
 }
