@@ -239,3 +239,110 @@ fn choose_port_late(socket: &Socket) {
 
 #[cfg(not(target_os = "linux"))]
 fn choose_port_late(_: &Socket) {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn opened(options: SocketOptions, address: &str, count: usize) -> Vec<Socket> {
+        let mut sockets = Sockets::new(&Arc::new(options));
+        let address = address.parse().expect("an address");
+        (0..count)
+            .map(|_| sockets.open(address).expect("a socket").0)
+            .collect()
+    }
+
+    /// Says so where the machine has no IPv6.
+    fn has_ipv6() -> bool {
+        let has = std::net::TcpListener::bind("[::1]:0").is_ok();
+        if !has {
+            eprintln!("not tested: this machine has no ::1");
+        }
+        has
+    }
+
+    #[test]
+    fn sockets_are_what_was_asked_for() {
+        let plain = &opened(SocketOptions::default(), "127.0.0.1:1", 1)[0];
+        assert!(plain.tcp_nodelay().unwrap());
+        assert!(
+            plain
+                .local_addr()
+                .unwrap()
+                .as_socket()
+                .unwrap()
+                .ip()
+                .is_unspecified()
+        );
+        let options = SocketOptions {
+            nagle: true,
+            quick_ack: true,
+            interface: Some("lo".to_owned()),
+            receive_buffer_bytes: Some(4_096),
+            send_buffer_bytes: Some(8_192),
+            ..SocketOptions::default()
+        };
+        let given = options.try_out(&[]).unwrap();
+        let socket = &opened(options, "127.0.0.1:1", 1)[0];
+        assert!(!socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
+        // The kernel doubles what is asked for.
+        assert_eq!(given.receive_bytes, Some(8_192));
+        assert_eq!(given.send_bytes, Some(16_384));
+        assert_eq!(socket.recv_buffer_size().unwrap(), 8_192);
+    }
+
+    #[test]
+    fn local_addresses_take_turns_within_a_family() {
+        if !has_ipv6() {
+            return;
+        }
+        let locals = ["127.0.0.2", "::1", "127.0.0.3"];
+        let options = SocketOptions {
+            local_addresses: locals.iter().map(|text| text.parse().unwrap()).collect(),
+            ..SocketOptions::default()
+        };
+        let ends = |address: &str| -> Vec<SocketAddr> {
+            let sockets = opened(options.clone(), address, 3);
+            let ends = sockets.iter().map(|socket| socket.local_addr().unwrap());
+            ends.map(|end| end.as_socket().unwrap()).collect()
+        };
+        // Port 0: it is chosen when the peer is known.
+        let right = ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.2:0"];
+        assert_eq!(ends("127.0.0.1:1"), right.map(|text| text.parse().unwrap()));
+        assert_eq!(
+            ends("[::1]:1"),
+            ["[::1]:0"; 3].map(|text| text.parse().unwrap())
+        );
+        let both: Vec<SocketAddr> = ["1.1.1.1:1", "[::1]:1"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        assert_eq!(options.reachable(&both), both);
+        let one = SocketOptions {
+            local_addresses: vec!["::1".parse().unwrap()],
+            ..SocketOptions::default()
+        };
+        assert_eq!(one.reachable(&both), both[1..]);
+        let refused = one.try_out(&both[..1]).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("--local-address ::1: no server's"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn what_the_machine_does_not_grant_is_named() {
+        let of = |change: fn(&mut SocketOptions)| {
+            let mut options = SocketOptions::default();
+            change(&mut options);
+            options.try_out(&[]).unwrap_err().to_string()
+        };
+        let text = of(|o| o.local_addresses = vec!["192.0.2.1".parse().unwrap()]);
+        assert!(text.starts_with("--local-address 192.0.2.1: "), "{text}");
+        let text = of(|o| o.interface = Some("none".to_owned()));
+        assert!(text.starts_with("--interface none: "), "{text}");
+        let text = of(|o| o.unix_path = Some("Cargo.toml".into()));
+        assert!(text.contains("no socket"), "{text}");
+    }
+}

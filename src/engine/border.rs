@@ -205,6 +205,8 @@ pub struct Counts {
     pub in_flight: u64,
     /// Connections asked for.
     pub connects: u64,
+    /// Attempts that they took: more, where a name has addresses that do not answer.
+    pub attempts: u64,
     /// Requests sent again because a pooled connection proved closed.
     pub resent: u64,
     /// Kept connections closed because no request came for them in time.
@@ -254,6 +256,7 @@ impl Counts {
         self.cancelled += other.cancelled;
         self.in_flight += other.in_flight;
         self.connects += other.connects;
+        self.attempts += other.attempts;
         self.resent += other.resent;
         self.idle_closed += other.idle_closed;
         self.open_connections += other.open_connections;

@@ -116,6 +116,7 @@ impl Engine {
             .current(conn)
             .expect("the connection has just been opened");
         c.first = first;
+        self.counts.connects += 1;
         self.counts.open_connections += 1;
         self.attempt(conn);
         conn
@@ -133,7 +134,7 @@ impl Engine {
         c.tried += 1;
         c.address = index;
         c.remote = Some(address);
-        self.counts.connects += 1;
+        self.counts.attempts += 1;
         self.ops.push_back(Op::Connect { conn, address });
         true
     }

@@ -260,10 +260,14 @@ fn late_bodies(fed: &FedTally) -> Option<String> {
 
 /// Connections opened, and how many of them before their phase.
 fn connections(counts: &Counts) -> String {
-    match counts.opened_ahead {
-        0 => counts.connects.to_string(),
-        ahead => format!("{}, {ahead} of them before a phase", counts.connects),
+    let mut text = counts.connects.to_string();
+    if counts.opened_ahead > 0 {
+        text += &format!(", {} of them before a phase", counts.opened_ahead);
     }
+    if counts.attempts > counts.connects {
+        text += &format!(", in {} attempts", counts.attempts);
+    }
+    text
 }
 
 /// What became of connections that should have been open before the start and were not.

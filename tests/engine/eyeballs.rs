@@ -72,7 +72,7 @@ fn a_request_goes_to_the_first_address_that_answers() {
             assert_eq!(took[0], first, "{reaches:?}");
             if reuse == ConnectionReuse::Never {
                 assert_eq!(took[1..], [0; 4], "{reaches:?}: paid twice");
-                assert_eq!(played.counts.connects, attempts, "{reaches:?}");
+                assert_eq!(played.counts.attempts, attempts, "{reaches:?}");
             }
             for exchange in &played.exchanges {
                 assert_eq!(exchange.link.address, index, "{reaches:?}");
@@ -89,7 +89,7 @@ fn a_slow_address_may_win_against_its_rival() {
     let played = play(bench, &[Reach::Open, Reach::Silent], Nanos(150 * MILLI));
     assert_eq!(played.counts.whole, 3);
     assert_eq!(connecting(&played)[0], 300);
-    assert_eq!(played.counts.connects, 2, "the rival was closed unused");
+    assert_eq!(played.counts.attempts, 2, "the rival was closed unused");
     assert!(played.exchanges.iter().all(|e| e.link.address == 0));
 }
 
@@ -245,6 +245,6 @@ fn a_later_look_up_moves_new_connections() {
         );
         // A refusal of each of the two before it, once.
         let opened = if moves { 40 + 2 } else { 1 };
-        assert_eq!(played.counts.connects, opened, "{reuse:?}");
+        assert_eq!(played.counts.attempts, opened, "{reuse:?}");
     }
 }
