@@ -42,7 +42,7 @@ use bench::{Bench, MILLI, Played, SECOND, Words, address, at, closed_loop, plain
 use check::{Judged, check, check_faultless};
 use tokenring::clock::{Nanos, Tick};
 use tokenring::config::{
-    Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
+    Arrivals, CancellationPlan, ConnectionReuse, Gaps, PhaseKind, PhasePlan, SlotPlan, StopRule,
     UsersPlan,
 };
 use tokenring::driver::simulated::{
@@ -78,12 +78,8 @@ fn random_slots(chance: &mut Chance, concurrency: Option<usize>) -> SlotPlan {
 /// Any plan.
 fn random_phase(chance: &mut Chance) -> PhasePlan {
     let arrivals = match chance.below(4) {
-        0 => Arrivals::Constant {
-            rate: 20.0 + chance.below(2_000) as f64,
-        },
-        1 => Arrivals::Poisson {
-            rate: 20.0 + chance.below(2_000) as f64,
-        },
+        0 => Arrivals::constant(20.0 + chance.below(2_000) as f64),
+        1 => Arrivals::poisson(20.0 + chance.below(2_000) as f64),
         _ => Arrivals::ClosedLoop,
     };
     let capped = arrivals == Arrivals::ClosedLoop || chance.below(2) == 0;
@@ -224,8 +220,8 @@ fn a_seed_replays_to_the_tick() {
 #[test]
 fn requests_start_when_they_are_due() {
     for (arrivals, concurrency) in [
-        (Arrivals::Constant { rate: 700.0 }, None),
-        (Arrivals::Poisson { rate: 700.0 }, None),
+        (Arrivals::constant(700.0), None),
+        (Arrivals::poisson(700.0), None),
         (Arrivals::ClosedLoop, Some(5)),
     ] {
         for reuse in [ConnectionReuse::Pooled, ConnectionReuse::Never] {
@@ -252,10 +248,14 @@ fn requests_start_when_they_are_due() {
                 assert_eq!(known, by_rate || first, "{arrivals:?}");
                 dues.push(exchange.ticks.due);
             }
-            if let Arrivals::Constant { rate } = arrivals {
+            if let Arrivals::Rated {
+                gaps: Gaps::Even,
+                rate,
+            } = &arrivals
+            {
                 dues.sort_unstable();
                 for (number, due) in dues.iter().enumerate() {
-                    let seconds = (number + 1) as f64 / rate;
+                    let seconds = (number + 1) as f64 / rate.last();
                     let expected = played.starts[0].plus(Nanos::from_seconds(seconds).0);
                     assert_eq!(*due, expected);
                 }
@@ -268,7 +268,7 @@ fn requests_start_when_they_are_due() {
 #[test]
 fn a_wait_for_a_slot_is_no_lateness_of_the_client() {
     let mut bench = Bench::new(PhasePlan {
-        arrivals: Arrivals::Constant { rate: 5_000.0 },
+        arrivals: Arrivals::constant(5_000.0),
         ..closed_loop(2, 60)
     });
     bench.words.turns = 3;

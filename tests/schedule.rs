@@ -96,8 +96,8 @@ fn dues(arrivals: Arrivals, seed: u64, workers: usize, count: u64) -> Vec<Tick> 
 fn any_arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![
         Just(Arrivals::ClosedLoop),
-        (10.0..5_000.0).prop_map(|rate| Arrivals::Constant { rate }),
-        (10.0..5_000.0).prop_map(|rate| Arrivals::Poisson { rate }),
+        (10.0..5_000.0).prop_map(Arrivals::constant),
+        (10.0..5_000.0).prop_map(Arrivals::poisson),
     ]
 }
 
@@ -216,13 +216,13 @@ proptest! {
 
     #[test]
     fn workers_together_are_one_worker(rate in 1.0..1e6_f64, seed: u64, workers in 1..9_usize, poisson: bool) {
-        let arrivals = if poisson { Arrivals::Poisson { rate } } else { Arrivals::Constant { rate } };
+        let arrivals = if poisson { Arrivals::poisson(rate) } else { Arrivals::constant(rate) };
         prop_assert_eq!(dues(arrivals.clone(), seed, workers, 100), dues(arrivals, seed, 1, 100));
     }
 
     #[test]
     fn due_times_do_not_depend_on_the_server(rate in 10.0..1e4_f64, seed: u64, cap in 1..10_usize) {
-        let plan = plan(Arrivals::Poisson { rate }, Some(cap), requests(60));
+        let plan = plan(Arrivals::poisson(rate), Some(cap), requests(60));
         let slow = World { reply: |number, sent| sent.plus(scatter(number) % SECOND), ..PROMPT };
         let due = |world| all(&play(&plan, seed, 1, world)).iter().map(|s| s.due).collect::<Vec<_>>();
         prop_assert_eq!(due(&slow), due(&PROMPT));
@@ -232,7 +232,7 @@ proptest! {
 #[test]
 fn a_constant_rate_does_not_drift_over_a_million_arrivals() {
     for (rate, workers) in [(3.0, 1), (7_000.0, 3), (200.0, 2)] {
-        let plan = plan(Arrivals::Constant { rate }, None, requests(1_000_000));
+        let plan = plan(Arrivals::constant(rate), None, requests(1_000_000));
         for index in 0..workers {
             let shard = Shard {
                 index,
@@ -260,7 +260,7 @@ fn a_constant_rate_does_not_drift_over_a_million_arrivals() {
 fn poisson_gaps_follow_the_exponential_law() {
     let (rate, count) = (250.0, 20_000_u32);
     for seed in [0, 1, 42] {
-        let dues = dues(Arrivals::Poisson { rate }, seed, 3, u64::from(count));
+        let dues = dues(Arrivals::poisson(rate), seed, 3, u64::from(count));
         let gaps = rates::gaps(&dues, |seconds| seconds);
         let distance = rates::distance(gaps, |gap| 1.0 - (-gap * rate).exp());
         assert!(
@@ -273,7 +273,7 @@ fn poisson_gaps_follow_the_exponential_law() {
 /// The stream is a promise to users who compare runs: it may not change with a release or a platform.
 #[test]
 fn the_poisson_stream_of_a_seed_is_fixed() {
-    let first = |seed| dues(Arrivals::Poisson { rate: 100.0 }, seed, 1, 4);
+    let first = |seed| dues(Arrivals::poisson(100.0), seed, 1, 4);
     assert_eq!(first(42), PINNED_42.map(Tick));
     assert_ne!(first(43), first(42));
 }
@@ -305,7 +305,7 @@ fn concurrency_is_exact_whatever_the_workers() {
 #[test]
 fn a_late_arrival_waits_for_a_slot_and_keeps_its_due_time() {
     // 10 requests a second, one slot, 0.5 s of service: the queue grows by 0.4 s with each request.
-    let plan = plan(Arrivals::Constant { rate: 10.0 }, Some(1), requests(5));
+    let plan = plan(Arrivals::constant(10.0), Some(1), requests(5));
     let world = World {
         reply: |_, sent| sent.plus(SECOND / 2),
         ..PROMPT
@@ -321,11 +321,7 @@ fn a_late_arrival_waits_for_a_slot_and_keeps_its_due_time() {
 #[test]
 fn a_stall_of_the_server_shows_as_waits_from_its_length_down() {
     // 100 requests a second for 4 s; the server answers in 1 ms, but stops from 1 s to 2 s.
-    let plan = plan(
-        Arrivals::Constant { rate: 100.0 },
-        Some(4),
-        duration(4 * SECOND),
-    );
+    let plan = plan(Arrivals::constant(100.0), Some(4), duration(4 * SECOND));
     let world = World {
         reply: |_, sent| {
             Tick(if sent.0 / SECOND == 1 {
@@ -357,11 +353,7 @@ fn a_stall_of_the_server_shows_as_waits_from_its_length_down() {
 #[test]
 fn what_slots_did_not_allow_is_counted_as_unsent() {
     // 800 a second for 1 s against one slot of 10 ms: 799 arrivals before the deadline, 100 slots in time.
-    let plan = plan(
-        Arrivals::Constant { rate: 800.0 },
-        Some(1),
-        duration(SECOND),
-    );
+    let plan = plan(Arrivals::constant(800.0), Some(1), duration(SECOND));
     let world = World {
         reply: |_, sent| sent.plus(10 * MILLI),
         ..PROMPT
@@ -374,7 +366,7 @@ fn what_slots_did_not_allow_is_counted_as_unsent() {
 
 #[test]
 fn a_ready_turn_goes_before_a_new_session() {
-    for arrivals in [Arrivals::ClosedLoop, Arrivals::Constant { rate: 1_000.0 }] {
+    for arrivals in [Arrivals::ClosedLoop, Arrivals::constant(1_000.0)] {
         let plan = plan(arrivals, Some(2), requests(10));
         let only = Shard { index: 0, count: 1 };
         let mut schedule = Schedule::new(&plan, 0, only, Rate::NANOS, Tick(0));
@@ -405,7 +397,7 @@ fn a_ready_turn_goes_before_a_new_session() {
 fn a_turn_after_the_last_session_takes_the_next_arrival() {
     // One session of two turns at 1,000 a second; the second turn is ready at 10.5 ms. The arrivals at 2 to 10 ms had nothing
     // to send and are no backlog.
-    let plan = plan(Arrivals::Constant { rate: 1_000.0 }, None, sessions(1));
+    let plan = plan(Arrivals::constant(1_000.0), None, sessions(1));
     let world = World {
         turns: |_| 2,
         reply: |_, sent| sent.plus(9 * MILLI),

@@ -358,23 +358,20 @@ fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
 fn phase_config(phase: &PhasePlan, plan: &Plan) -> Value {
     let (arrivals, rate, smoothness) = match &phase.arrivals {
         Arrivals::ClosedLoop => ("concurrency", None, None),
-        Arrivals::Constant { rate } => ("constant", Some(*rate), None),
-        Arrivals::Poisson { rate } => ("poisson", Some(*rate), None),
-        Arrivals::Gamma { rate, shape } => ("gamma", Some(*rate), Some(*shape)),
-        Arrivals::Changing { gaps, curve } => match gaps {
-            Gaps::Even => ("constant", Some(curve.last()), None),
-            Gaps::Exponential => ("poisson", Some(curve.last()), None),
-            Gaps::Gamma { shape } => ("gamma", Some(curve.last()), Some(*shape)),
+        Arrivals::Rated { gaps, rate } => match gaps {
+            Gaps::Even => ("constant", Some(rate.last()), None),
+            Gaps::Exponential => ("poisson", Some(rate.last()), None),
+            Gaps::Gamma { shape } => ("gamma", Some(rate.last()), Some(*shape)),
         },
         Arrivals::Users(plan) => ("user_centric", Some(plan.rate), None),
         Arrivals::FixedSchedule => ("fixed_schedule", None, None),
     };
     let curve = match &phase.arrivals {
-        Arrivals::Changing { curve, .. } => {
+        Arrivals::Rated { rate, .. } => rate.curve().map(|curve| {
             let points = curve.points().iter();
             let points = points.map(|p| json!({"time_s": p.seconds, "qps": p.rate}));
-            Some(Value::Array(points.collect()))
-        }
+            Value::Array(points.collect())
+        }),
         _ => None,
     };
     let seconds = |length: Option<Nanos>| length.map(|length| json!(length.seconds()));

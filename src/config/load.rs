@@ -145,12 +145,7 @@ pub(super) fn stimulus(phase: &PhasePlan) -> String {
     let rate = match &phase.arrivals {
         Arrivals::ClosedLoop | Arrivals::Users(_) => None,
         Arrivals::FixedSchedule => Some("fixed_schedule".to_owned()),
-        Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
-            Some(format!("request_rate{}", python_float(*rate)))
-        }
-        Arrivals::Changing { curve, .. } => {
-            Some(format!("request_rate{}", python_float(curve.last())))
-        }
+        Arrivals::Rated { rate, .. } => Some(format!("request_rate{}", python_float(rate.last()))),
     };
     concurrency
         .into_iter()

@@ -58,7 +58,7 @@ pub use parse::{Command, check_goodput, parse};
 pub use plan::*;
 pub use prompts::{PromptPlan, RandomStyle, RangePlan};
 pub use proxy::ProxyPlan;
-pub use rate::{Gaps, LatePolicy, RateCurve, RatePoint};
+pub use rate::{Gaps, LatePolicy, RateCurve, RatePoint, RequestRate};
 pub use slices::{Attribution, SlicePlan};
 pub use slots::SlotPlan;
 pub use tls::{Identity, TlsPlan};

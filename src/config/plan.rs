@@ -4,7 +4,6 @@
 //! that a later room would have to guess.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -16,7 +15,7 @@ use super::format::FileFormat;
 use super::input_file::FilePlan;
 use super::network::NetworkPlan;
 use super::prompts::PromptPlan;
-use super::rate::{Gaps, LatePolicy, RateCurve};
+use super::rate::{Gaps, LatePolicy, RequestRate};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
 use super::tls::TlsPlan;
@@ -366,32 +365,15 @@ pub struct PhasePlan {
 pub enum Arrivals {
     /// As soon as a slot is free.
     ClosedLoop,
-    /// Every 1 / `rate` seconds.
-    Constant {
-        /// Requests per second.
-        rate: f64,
-    },
-    /// Exponential gaps.
-    Poisson {
-        /// Requests per second.
-        rate: f64,
+    /// At a rate.
+    Rated {
+        /// The law of the gaps, whose mean follows the rate.
+        gaps: Gaps,
+        /// How many a second.
+        rate: RequestRate,
     },
     /// At the dataset's own timestamps.
     FixedSchedule,
-    /// Gaps of a gamma law; see [`Gaps::Gamma`].
-    Gamma {
-        /// Requests per second.
-        rate: f64,
-        /// The shape k, above 0.
-        shape: f64,
-    },
-    /// A rate that changes.
-    Changing {
-        /// The law of the gaps, whose mean follows the rate.
-        gaps: Gaps,
-        /// Requests per second over time.
-        curve: Arc<RateCurve>,
-    },
     /// When a user's next turn comes round.
     Users(UsersPlan),
 }

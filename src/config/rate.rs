@@ -56,6 +56,72 @@ pub struct RatePoint {
     pub rate: f64,
 }
 
+/// How many requests a second are due.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestRate {
+    /// As many throughout.
+    Steady(f64),
+    /// It changes.
+    Changing(Arc<RateCurve>),
+}
+
+impl RequestRate {
+    /// The highest, in requests per second.
+    #[must_use]
+    pub fn most(&self) -> f64 {
+        match self {
+            RequestRate::Steady(rate) => *rate,
+            RequestRate::Changing(curve) => curve.most(),
+        }
+    }
+
+    /// The one held at the end, in requests per second.
+    #[must_use]
+    pub fn last(&self) -> f64 {
+        match self {
+            RequestRate::Steady(rate) => *rate,
+            RequestRate::Changing(curve) => curve.last(),
+        }
+    }
+
+    /// Its course over time, where it has one.
+    #[must_use]
+    pub fn curve(&self) -> Option<&Arc<RateCurve>> {
+        match self {
+            RequestRate::Steady(_) => None,
+            RequestRate::Changing(curve) => Some(curve),
+        }
+    }
+}
+
+impl Arrivals {
+    /// Even gaps of 1 / `rate` seconds.
+    #[must_use]
+    pub fn constant(rate: f64) -> Arrivals {
+        Arrivals::steady(Gaps::Even, rate)
+    }
+
+    /// Exponential gaps with a mean of 1 / `rate` seconds.
+    #[must_use]
+    pub fn poisson(rate: f64) -> Arrivals {
+        Arrivals::steady(Gaps::Exponential, rate)
+    }
+
+    /// `rate` requests per second throughout.
+    #[must_use]
+    pub fn steady(gaps: Gaps, rate: f64) -> Arrivals {
+        let rate = RequestRate::Steady(rate);
+        Arrivals::Rated { gaps, rate }
+    }
+
+    /// A rate that changes.
+    #[must_use]
+    pub fn changing(gaps: Gaps, curve: impl Into<Arc<RateCurve>>) -> Arrivals {
+        let rate = RequestRate::Changing(curve.into());
+        Arrivals::Rated { gaps, rate }
+    }
+}
+
 impl RateCurve {
     /// From a tenth of a second's share of the ramp (as AIPerf begins, `rate * 0.1 / length`, but never above `rate`) to `rate` in a
     /// straight line of `length` seconds. AIPerf climbs in steps of 0.1 s; this is the line through them.
@@ -239,14 +305,9 @@ pub(super) fn arrivals(settings: &Settings, names: &Names, series: Option<&RateC
         (None, Some(rate), Some(length)) => Some(RateCurve::ramp(rate, length)),
         _ => None,
     };
-    match (curve, rate.unwrap_or(1.0), gaps) {
-        (Some(curve), _, gaps) => Arrivals::Changing {
-            gaps,
-            curve: Arc::new(curve),
-        },
-        (None, rate, Gaps::Even) => Arrivals::Constant { rate },
-        (None, rate, Gaps::Exponential) => Arrivals::Poisson { rate },
-        (None, rate, Gaps::Gamma { shape }) => Arrivals::Gamma { rate, shape },
+    match curve {
+        Some(curve) => Arrivals::changing(gaps, curve),
+        None => Arrivals::steady(gaps, rate.unwrap_or(1.0)),
     }
 }
 

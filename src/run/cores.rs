@@ -160,10 +160,7 @@ fn worker_count(plan: &Plan, pool: usize) -> usize {
     }
     let worth = plan.phases.iter().map(|phase| match &phase.arrivals {
         Arrivals::ClosedLoop => phase.concurrency.unwrap_or(1).div_ceil(STREAMS_PER_WORKER),
-        Arrivals::Constant { rate } | Arrivals::Poisson { rate } | Arrivals::Gamma { rate, .. } => {
-            workers_for(*rate)
-        }
-        Arrivals::Changing { curve, .. } => workers_for(curve.most()),
+        Arrivals::Rated { rate, .. } => workers_for(rate.most()),
         Arrivals::Users(plan) => workers_for(plan.rate),
         // Its rate is not known before the file is read, and may be in bursts.
         Arrivals::FixedSchedule => usize::MAX,

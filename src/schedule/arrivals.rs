@@ -11,7 +11,7 @@ use rand_distr::{Distribution, Gamma};
 use sha2::{Digest, Sha256};
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::{self, Gaps, PhaseKind, RateCurve};
+use crate::config::{self, Gaps, PhaseKind, RateCurve, RequestRate};
 
 /// The arrivals of one worker. All workers draw the same stream of gaps and keep every `stride`th arrival, so their union is
 /// the schedule of a single worker to the tick. Arrival 0 comes one gap after the start.
@@ -59,18 +59,20 @@ impl Arrivals {
         clock: Rate,
         start: Tick,
     ) -> Option<Arrivals> {
-        let (gaps, rate, curve) = match &plan.arrivals {
+        let (gaps, rate) = match &plan.arrivals {
             config::Arrivals::ClosedLoop
             | config::Arrivals::Users(_)
             | config::Arrivals::FixedSchedule => return None,
-            config::Arrivals::Constant { rate } => (Gaps::Even, *rate, None),
-            config::Arrivals::Poisson { rate } => (Gaps::Exponential, *rate, None),
-            config::Arrivals::Gamma { rate, shape } => (Gaps::Gamma { shape: *shape }, *rate, None),
-            config::Arrivals::Changing { gaps, curve } => (*gaps, 1.0, Some(curve)),
+            config::Arrivals::Rated { gaps, rate } => (*gaps, rate),
+        };
+        // On the clock that runs with a changing rate, one arrival a unit.
+        let steady = match rate {
+            RequestRate::Steady(rate) => *rate,
+            RequestRate::Changing(_) => 1.0,
         };
         let mut arrivals = Arrivals {
-            law: Law::new(gaps, rate, seed, plan.kind),
-            curve: curve.map(Cursor::new),
+            law: Law::new(gaps, steady, seed, plan.kind),
+            curve: rate.curve().map(Cursor::new),
             clock,
             start,
             stride,

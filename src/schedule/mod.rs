@@ -45,7 +45,7 @@ use users::Users;
 /// let plan = PhasePlan {
 ///     kind: PhaseKind::Profiling,
 ///     seamless: false,
-///     arrivals: Arrivals::Constant { rate: 1_000.0 },
+///     arrivals: Arrivals::constant(1_000.0),
 ///     concurrency: None,
 ///     slots: SlotPlan::default(),
 ///     late: LatePolicy::default(),

@@ -23,13 +23,8 @@ fn random_arrivals(chance: &mut Chance) -> Arrivals {
     let shape = 0.2 + chance.below(40) as f64 / 10.0;
     let gaps = [Gaps::Even, Gaps::Exponential, Gaps::Gamma { shape }][chance.index(3)];
     match chance.below(5) {
-        0 => Arrivals::Constant { rate },
-        1 => Arrivals::Poisson { rate },
-        2 => Arrivals::Gamma { rate, shape },
-        3 => Arrivals::Changing {
-            gaps,
-            curve: Arc::new(RateCurve::ramp(rate, 0.02 + rate / 100_000.0)),
-        },
+        0..=2 => Arrivals::steady(gaps, rate),
+        3 => Arrivals::changing(gaps, RateCurve::ramp(rate, 0.02 + rate / 100_000.0)),
         _ => Arrivals::ClosedLoop,
     }
 }
@@ -203,7 +198,7 @@ fn what_is_left_out_is_of_its_own_phase_and_within_the_plan() {
     ] {
         let phase = |kind, late| PhasePlan {
             kind,
-            arrivals: Arrivals::Constant { rate: 1_000.0 },
+            arrivals: Arrivals::constant(1_000.0),
             late,
             stop: StopRule {
                 requests,

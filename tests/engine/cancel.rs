@@ -89,7 +89,7 @@ fn a_reply_that_is_whole_before_its_cut_is_a_success() {
 fn the_same_requests_are_cut_on_any_number_of_workers() {
     let numbers = |workers| {
         let mut bench = Bench::new(PhasePlan {
-            arrivals: Arrivals::Poisson { rate: 500.0 },
+            arrivals: Arrivals::poisson(500.0),
             ..closed_loop(1, 200)
         });
         bench.phases[0].concurrency = None;

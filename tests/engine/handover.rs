@@ -166,7 +166,7 @@ fn slots_of_the_warmup_count_until_they_are_free() {
 #[test]
 fn a_cap_on_a_rate_counts_the_warmups_sessions() {
     let mut bench = bench(6, by_time(60), 4, 60);
-    bench.phases[1].arrivals = Arrivals::Constant { rate: 2_000.0 };
+    bench.phases[1].arrivals = Arrivals::constant(2_000.0);
     let played = play(bench, 5);
     assert_eq!(beside(&played), 4);
     // The schedule begins at the hand-over, whatever is still in flight.

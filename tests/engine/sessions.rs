@@ -76,7 +76,7 @@ fn a_think_time_runs_from_the_end_of_the_reply() {
 fn a_think_time_ends_before_the_turns_arrival() {
     let rate = 300.0;
     let mut bench = Bench::new(PhasePlan {
-        arrivals: Arrivals::Constant { rate },
+        arrivals: Arrivals::constant(rate),
         ..sessions(3, 60)
     });
     bench.words.turns = 4;

@@ -256,7 +256,7 @@ fn a_first_arrival_finds_a_connection_and_a_later_phase_opens_no_second_one() {
         ..SlotPlan::default()
     };
     let phase = PhasePlan {
-        arrivals: Arrivals::Constant { rate: 100.0 },
+        arrivals: Arrivals::constant(100.0),
         ..with_slots(closed_loop(3, 10), slots)
     };
     let mut bench = Bench::new(phase.clone());

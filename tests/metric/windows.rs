@@ -243,7 +243,7 @@ fn ninety_five_percent_is_enough() {
 
 #[test]
 fn with_a_rate_the_target_is_the_cap_and_waiting_is_not_in_flight() {
-    let rate = Arrivals::Constant { rate: 10.0 };
+    let rate = Arrivals::constant(10.0);
     let records = [held(0, 0, 300), held(100, 300, 600)];
     let summary = play(&records, phase(Some(2), rate.clone(), StopRule::default())).summary();
     let reason = "never 2 requests in flight, 95 % of --concurrency 2; the most were 1";
@@ -415,7 +415,7 @@ proptest! {
         let spans: Vec<(u64, u64)> = spans.iter().map(|&(start, length)| (start + 50, start + 50 + length)).collect();
         let records: Vec<Record> = spans.iter().map(|&(start, end)| held(start - waits, start, end)).collect();
         let level = (target * 95).div_ceil(100);
-        let rate = Arrivals::Poisson { rate: 9.0 };
+        let rate = Arrivals::poisson(9.0);
         for (arrivals, earlier) in [(Arrivals::ClosedLoop, waits), (rate, 0)] {
             let in_use: Vec<_> = spans.iter().map(|&(start, end)| (start - earlier, end)).collect();
             let expected = longest_by_looking(&in_use, level);

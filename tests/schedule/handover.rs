@@ -56,7 +56,7 @@ fn more_held_than_slots_leave_none_until_they_are_fewer() {
 
 #[test]
 fn a_rate_without_a_cap_does_not_care() {
-    let rate = Arrivals::Constant { rate: 1_000.0 };
+    let rate = Arrivals::constant(1_000.0);
     let mut schedule = schedule(rate, None, 7);
     assert_eq!(send(&mut schedule, Tick(3 * MILLI)).len(), 3);
 }

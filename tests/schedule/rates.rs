@@ -77,10 +77,12 @@ fn gamma_gaps_follow_their_law_for_any_number_of_workers() {
     let critical = 1.63 / f64::from(COUNT).sqrt();
     let rate = 400.0;
     for k in [1_u32, 2, 5, 20] {
-        let arrivals = Arrivals::Gamma {
+        let arrivals = Arrivals::steady(
+            Gaps::Gamma {
+                shape: f64::from(k),
+            },
             rate,
-            shape: f64::from(k),
-        };
+        );
         let alone = dues(arrivals.clone(), 7, 1, u64::from(COUNT));
         for workers in [2, 3] {
             assert_eq!(dues(arrivals.clone(), 7, workers, u64::from(COUNT)), alone);
@@ -99,7 +101,7 @@ fn gamma_gaps_follow_their_law_for_any_number_of_workers() {
 fn bursty_gamma_gaps_have_the_right_mean_and_spread() {
     let shape = 0.25;
     let dues = dues(
-        Arrivals::Gamma { rate: 100.0, shape },
+        Arrivals::steady(Gaps::Gamma { shape }, 100.0),
         3,
         2,
         u64::from(COUNT),
@@ -138,10 +140,7 @@ fn a_changing_rate_is_a_steady_one_on_its_own_clock() {
             .after_ramp(3.0),
         ),
     ] {
-        let arrivals = |gaps| Arrivals::Changing {
-            gaps,
-            curve: Arc::clone(&curve),
-        };
+        let arrivals = |gaps| Arrivals::changing(gaps, Arc::clone(&curve));
         let even = dues(arrivals(Gaps::Even), 0, 1, 2_000);
         for number in [1, 10, 100, 500, 2_000_u32] {
             let at = even[number as usize - 1].0 as f64 / 1e9;
@@ -181,10 +180,7 @@ fn an_arrival_due_as_the_rate_falls_to_nothing_does_not_wait_until_it_rises() {
     let curve = curve(&[(0.0, 8.0), (2.0, 0.0), (4.0, 0.0), (5.0, 16.0)]);
     let gaps = Gaps::Even;
     for workers in [1, 2, 3] {
-        let arrivals = Arrivals::Changing {
-            gaps,
-            curve: Arc::clone(&curve),
-        };
+        let arrivals = Arrivals::changing(gaps, Arc::clone(&curve));
         let dues = dues(arrivals, 0, workers, 9);
         assert_eq!(dues[7], Tick(2 * SECOND), "{workers} workers");
         assert!(dues[8] > Tick(4 * SECOND), "{workers} workers");
@@ -194,14 +190,7 @@ fn an_arrival_due_as_the_rate_falls_to_nothing_does_not_wait_until_it_rises() {
 #[test]
 fn a_rate_that_ends_at_nothing_sends_nothing_more() {
     let curve = curve(&[(0.0, 10.0), (2.0, 0.0)]);
-    let plan = plan(
-        Arrivals::Changing {
-            gaps: Gaps::Even,
-            curve,
-        },
-        None,
-        requests(1_000),
-    );
+    let plan = plan(Arrivals::changing(Gaps::Even, curve), None, requests(1_000));
     let mut schedule = Schedule::new(&plan, 0, Shard { index: 0, count: 1 }, Rate::NANOS, Tick(0));
     let mut sent = 0;
     loop {
@@ -221,7 +210,7 @@ fn warmup_and_profiling_draw_gaps_of_their_own() {
     let first = |kind| {
         let plan = PhasePlan {
             kind,
-            ..plan(Arrivals::Poisson { rate: 5.0 }, None, requests(9))
+            ..plan(Arrivals::poisson(5.0), None, requests(9))
         };
         let shard = Shard { index: 0, count: 1 };
         Schedule::new(&plan, 1, shard, Rate::NANOS, Tick(0)).next(Tick(0))
@@ -236,7 +225,7 @@ fn late_arrivals_are_sent_or_left_out_and_counted() {
         for workers in [1, 2, 3] {
             let plan = PhasePlan {
                 late,
-                ..plan(Arrivals::Constant { rate: 100.0 }, None, requests(150))
+                ..plan(Arrivals::constant(100.0), None, requests(150))
             };
             let (mut sums, mut lags) = ((0, 0), Vec::new());
             for index in 0..workers {

@@ -83,7 +83,7 @@ fn a_closed_loop_opens_one_slot_a_step() {
 #[test]
 fn a_ramp_with_a_rate_is_a_growing_cap() {
     for workers in [1, 2, 3] {
-        let mut plan = ramped(Arrivals::Constant { rate: 1_000.0 }, 6, SECOND);
+        let mut plan = ramped(Arrivals::constant(1_000.0), 6, SECOND);
         plan.stop = requests(6);
         let played = play(&plan, 0, workers, &SILENT);
         let mut sent: Vec<(u64, u64)> = all(&played)
