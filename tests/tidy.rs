@@ -72,6 +72,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/driver/probe.rs", "a no-op is pushed to a ring"),
     ("src/driver/ring.rs", "the kernel is handed pointers"),
     ("src/driver/buffers.rs", "memory shared with the kernel"),
+    ("src/driver/ports.rs", "a socket option that no crate has"),
 ];
 
 /// Names that say nothing about what is inside.

@@ -11,7 +11,11 @@ use crate::clock::Tick;
 mod buffers;
 mod choice;
 mod descriptors;
+mod facts;
+mod limits;
 mod pace;
+#[cfg(target_os = "linux")]
+mod ports;
 pub mod priority;
 mod probe;
 #[cfg(target_os = "linux")]
@@ -26,6 +30,8 @@ pub mod simulated;
 
 pub use choice::{Choice, Driver, Ended, RingTally, StampSource};
 pub use descriptors::{TooFew, make_room};
+pub use facts::Facts;
+pub use limits::{Finding, Needs, judge};
 pub use pace::TIMER;
 pub use probe::{Backend, probe};
 pub use waiting::{WaitMode, Waiting, Window};

@@ -13,9 +13,9 @@ use monoio::net::TcpStream;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::clock::Tick;
-#[cfg(target_os = "linux")]
-use crate::driver::stamping;
 use crate::driver::{CloseReason, ConnId, Sent, reason_of};
+#[cfg(target_os = "linux")]
+use crate::driver::{ports, stamping};
 
 use super::{READ_BYTES, Shared, What};
 
@@ -53,7 +53,17 @@ fn begin_connect(address: SocketAddr, stamps: bool) -> io::Result<TcpStream> {
     if stamps {
         stamping::ask(&socket)?;
     }
-    match socket.connect(&address.into()) {
+    #[cfg(target_os = "linux")]
+    let outcome = match (ports::narrow(&socket), socket.connect(&address.into())) {
+        // All ports of its window are taken, perhaps none elsewhere.
+        (true, Err(error)) if error.kind() == ErrorKind::AddrNotAvailable => {
+            ports::widen(&socket).and_then(|()| socket.connect(&address.into()))
+        }
+        (_, outcome) => outcome,
+    };
+    #[cfg(not(target_os = "linux"))]
+    let outcome = socket.connect(&address.into());
+    match outcome {
         Ok(()) => {}
         Err(error) if is_in_progress(&error) => {}
         Err(error) => return Err(error),

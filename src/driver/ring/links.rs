@@ -25,6 +25,8 @@ pub(super) struct Link {
     pub(super) conn: ConnId,
     pub(super) socket: Socket,
     pub(super) state: State,
+    /// It may take a port of one window only.
+    pub(super) narrowed: bool,
     /// Operations that the kernel holds.
     pub(super) operations: u32,
     /// The send under way: how it goes, and how much is done.
@@ -55,6 +57,7 @@ impl Links {
             conn,
             socket,
             state: State::Connecting(started),
+            narrowed: false,
             operations: 0,
             sending: None,
             gaps: Gaps::default(),

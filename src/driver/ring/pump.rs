@@ -16,8 +16,8 @@ use crate::clock::{Clock, KernelClock, Tick};
 use crate::driver::waiting::{Lateness, WaitMode, Waiting};
 use crate::driver::window::Windows;
 use crate::driver::{
-    AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, reason_of, stamping,
-    wake_on_time,
+    AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, ports, reason_of,
+    stamping, wake_on_time,
 };
 use crate::engine::Engine;
 
@@ -27,6 +27,9 @@ use super::{Completion, Mode, Ring, Wait};
 
 /// Spinning workers let the network card's queue be polled this long for each look at a socket.
 const BUSY_POLL_MICROS: u32 = 50;
+
+/// With so many completions at hand they are looked at before more is sent: a long list of connects must not keep replies waiting.
+const READY_MOST: usize = 256;
 
 /// After the engine has finished, sockets have this many waits of 10 ms to close.
 const LAST_WAITS: u32 = 100;
@@ -106,7 +109,8 @@ impl Pump {
     /// Does what the engine wants; `None` when it has finished, else what it waits for.
     fn carry_out(&mut self) -> io::Result<Option<Pause>> {
         loop {
-            match self.engine.next(self.clock.now()) {
+            let now = self.clock.now();
+            match self.engine.next(now) {
                 Op::Connect { conn, address } => self.connect(conn, address)?,
                 Op::Send { conn, bytes } => self.send(conn, bytes)?,
                 Op::Close { conn } => self.close(conn)?,
@@ -123,6 +127,14 @@ impl Pump {
                     return Ok(Some(pause));
                 }
                 Op::Finished => return Ok(None),
+            }
+            if self.ready.len() >= READY_MOST {
+                self.engine.looked(now);
+                return Ok(Some(Pause {
+                    until: now,
+                    send_due: true,
+                    sending: true,
+                }));
             }
         }
     }
@@ -156,6 +168,7 @@ impl Pump {
         let started = self.clock.now();
         let place = self.links.open(conn, socket, started);
         if let Some(link) = self.links.at(place) {
+            link.narrowed = ports::narrow(&link.socket);
             link.operations += 1;
             self.ring.connect(place, &link.socket, address.into())?;
         }
@@ -258,7 +271,7 @@ impl Pump {
         let place = operation.link;
         match operation.kind {
             Kind::Receive => self.received(place, completion, buffer, steady),
-            Kind::Connect => self.connected(place, completion)?,
+            Kind::Connect => self.connected(place, completion, operation.memory)?,
             Kind::Send => self.sent(place, completion, operation.memory)?,
             Kind::Cancel | Kind::Nothing => self.cancelled(place, completion),
         }
@@ -331,7 +344,7 @@ impl Pump {
         }
     }
 
-    fn connected(&mut self, place: u32, completion: Completion) -> io::Result<()> {
+    fn connected(&mut self, place: u32, completion: Completion, memory: Memory) -> io::Result<()> {
         let Some(link) = self.links.at(place) else {
             return Ok(());
         };
@@ -339,6 +352,15 @@ impl Pump {
             return Ok(());
         };
         let conn = link.conn;
+        if let (true, Memory::Address(address)) = (
+            completion.result == -libc::EADDRNOTAVAIL && std::mem::take(&mut link.narrowed),
+            memory,
+        ) && ports::widen(&link.socket).is_ok()
+        {
+            // All ports of its window are taken, perhaps none elsewhere.
+            link.operations += 1;
+            return self.ring.connect(place, &link.socket, *address);
+        }
         if completion.result < 0 {
             let error = io::Error::from_raw_os_error(-completion.result);
             self.links.close(place);
