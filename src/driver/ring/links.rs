@@ -29,6 +29,10 @@ pub(super) struct Link {
     pub(super) narrowed: bool,
     /// Operations that the kernel holds.
     pub(super) operations: u32,
+    /// Key of the receive under way.
+    pub(super) receive: Option<u64>,
+    /// Key of the connect or send under way.
+    pub(super) other: Option<u64>,
     /// The send under way: how it goes, and how much is done.
     pub(super) sending: Option<(Sent, usize)>,
     /// Between its reads.
@@ -59,6 +63,8 @@ impl Links {
             state: State::Connecting(started),
             narrowed: false,
             operations: 0,
+            receive: None,
+            other: None,
             sending: None,
             gaps: Gaps::default(),
         };
