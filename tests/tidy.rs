@@ -76,6 +76,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
         "IP_BIND_ADDRESS_NO_PORT has no safe wrapper",
     ),
     ("src/driver/buffers.rs", "memory shared with the kernel"),
+    ("src/driver/ports.rs", "a socket option that no crate has"),
 ];
 
 /// Names that say nothing about what is inside.

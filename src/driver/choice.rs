@@ -19,6 +19,14 @@ use super::waiting::{WaitMode, Waiting, Window};
 /// What lets a kernel that knows io_uring give it.
 const REMEDY: &str = "set the sysctl kernel.io_uring_disabled to 0, and allow io_uring in the container's seccomp profile";
 
+/// A ring for which there is no memory is tried so often again, each time after [`OPENING_STEP`].
+#[cfg(target_os = "linux")]
+const OPENINGS: u32 = 50;
+
+/// See [`OPENINGS`].
+#[cfg(target_os = "linux")]
+const OPENING_STEP: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// What the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -181,6 +189,15 @@ impl Driver {
         cfg!(target_os = "linux")
     }
 
+    /// Bytes of locked memory that each worker takes, where the kernel counts a ring's.
+    #[must_use]
+    pub fn locked_bytes() -> u64 {
+        #[cfg(target_os = "linux")]
+        return Layout::FULL.locked_bytes();
+        #[cfg(not(target_os = "linux"))]
+        return 0;
+    }
+
     /// Workers can wait in this way.
     #[must_use]
     pub fn can_wait(&self, mode: WaitMode) -> bool {
@@ -239,7 +256,7 @@ impl Driver {
         let portable = match self {
             #[cfg(target_os = "linux")]
             Driver::Ring { layout, .. } => {
-                match Ring::open(*layout) {
+                match open(*layout) {
                     Ok(ring) => return on_ring(ring, engine, clock, waiting, options),
                     // The probe's ring fitted the limit on locked memory; that of one worker more did not.
                     Err(error) => stepped_down = Some(error.to_string()),
@@ -259,6 +276,24 @@ impl Driver {
             stepped_down,
         })
     }
+}
+
+/// Opens a worker's ring. The kernel gives back the locked memory of the probe's ring a little after that was closed.
+#[cfg(target_os = "linux")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "before the load, where nothing is timed"
+)]
+fn open(layout: Layout) -> io::Result<Ring> {
+    for _ in 0..OPENINGS {
+        match Ring::open(layout) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
+                std::thread::sleep(OPENING_STEP);
+            }
+            outcome => return outcome,
+        }
+    }
+    Ring::open(layout)
 }
 
 #[cfg(target_os = "linux")]

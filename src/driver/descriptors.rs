@@ -6,11 +6,23 @@
 /// Descriptors beside the connections: files, rings, timers, the standard streams, and some to spare.
 const BESIDE: u64 = 64;
 
-/// Raises the limit of open files to the hard limit, and says what is allowed where that is too few for `connections`.
+/// Raises the limit of open files to the hard limit, and that where the system lets this process, and says what is allowed where that is too few for `connections`.
 #[cfg(unix)]
 pub fn make_room(connections: u64) -> Result<(), TooFew> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+    let needed = connections.saturating_add(BESIDE);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < needed) {
+        // Only a privileged process may do this; elsewhere it changes nothing.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(needed),
+                maximum: Some(needed),
+            },
+        );
+    }
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -19,7 +31,6 @@ pub fn make_room(connections: u64) -> Result<(), TooFew> {
     // A refusal leaves the limit as it was, which is then what counts.
     let _ = setrlimit(Resource::Nofile, raised);
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let needed = connections.saturating_add(BESIDE);
     if allowed >= needed {
         Ok(())
     } else {

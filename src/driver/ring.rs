@@ -187,23 +187,23 @@ impl Ring {
         self.layout
     }
 
-    /// Connects `socket`, of link `link`, to `address`.
-    fn connect(&mut self, link: u32, socket: &Socket, address: SockAddr) -> io::Result<()> {
+    /// Connects `socket`, of link `link`, to `address`; the key of the operation.
+    fn connect(&mut self, link: u32, socket: &Socket, address: SockAddr) -> io::Result<u64> {
         let address = Box::new(address);
         let fd = Fd(socket.as_raw_fd());
         let entry = opcode::Connect::new(fd, address.as_ptr().cast(), address.len()).build();
         self.start(entry, Kind::Connect, link, Memory::Address(address))
     }
 
-    /// Receives from `socket` into provided buffers, over and over.
-    fn receive(&mut self, link: u32, socket: &Socket) -> io::Result<()> {
+    /// Receives from `socket` into provided buffers, over and over; the key of the operation.
+    fn receive(&mut self, link: u32, socket: &Socket) -> io::Result<u64> {
         let fd = Fd(socket.as_raw_fd());
         let entry = opcode::RecvMsgMulti::new(fd, &raw const *self.header, GROUP).build();
         self.start(entry, Kind::Receive, link, Memory::None)
     }
 
-    /// Sends `bytes` from place `from` on, once: the kernel may take fewer.
-    fn send(&mut self, link: u32, socket: &Socket, bytes: Vec<u8>, from: usize) -> io::Result<()> {
+    /// Sends `bytes` from place `from` on, once: the kernel may take fewer; the key of the operation.
+    fn send(&mut self, link: u32, socket: &Socket, bytes: Vec<u8>, from: usize) -> io::Result<u64> {
         let rest = &bytes[from..];
         let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), length)
@@ -212,21 +212,21 @@ impl Ring {
         self.start(entry, Kind::Send, link, Memory::Bytes(bytes))
     }
 
-    /// Ends every operation on `socket`.
-    fn cancel(&mut self, link: u32, socket: &Socket) -> io::Result<()> {
-        let all = CancelBuilder::fd(Fd(socket.as_raw_fd())).all();
-        let entry = opcode::AsyncCancel2::new(all).build();
-        self.start(entry, Kind::Cancel, link, Memory::None)
+    /// Ends the operation under `key`, of link `link`. By its key the kernel finds it at once; by its socket it would look at all there are.
+    fn cancel(&mut self, link: u32, key: u64) -> io::Result<()> {
+        let entry = opcode::AsyncCancel::new(key).build();
+        self.start(entry, Kind::Cancel, link, Memory::None)?;
+        Ok(())
     }
 
-    /// Queues an operation. It reaches the kernel with the next [`Ring::enter`], or at once when the queue is full.
+    /// Queues an operation. It reaches the kernel with the next [`Ring::enter`], or at once when the queue is full. Its key.
     fn start(
         &mut self,
         entry: squeue::Entry,
         kind: Kind,
         link: u32,
         memory: Memory,
-    ) -> io::Result<()> {
+    ) -> io::Result<u64> {
         let operation = Operation { kind, link, memory };
         // The heap blocks behind `memory` stay where they are when it moves into the table.
         let key = self.operations.begin(operation);
@@ -236,7 +236,7 @@ impl Ring {
             // operations holds until the last completion has come; dropping the ring waits for that, too. The caller keeps the
             // socket as long.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
-                return Ok(());
+                return Ok(key);
             }
             self.enter(Wait::No)?;
         }

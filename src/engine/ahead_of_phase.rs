@@ -119,10 +119,15 @@ impl Engine {
             return missing;
         }
         let mut wanted = vec![0_usize; self.setup.targets.len()];
+        // Counted once: it is a look at every connection.
+        let held: Vec<usize> = (0..)
+            .take(wanted.len())
+            .map(|target| self.table.held(target))
+            .collect();
         for number in (self.shard.index..total).step_by(stride) {
             let target = self.setup.url_order[number % self.setup.url_order.len()];
             wanted[usize::from(target)] += 1;
-            if wanted[usize::from(target)] > self.table.held(target) {
+            if wanted[usize::from(target)] > held[usize::from(target)] {
                 missing.push_back(target);
             }
         }

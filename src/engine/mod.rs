@@ -199,6 +199,11 @@ impl Engine {
         Some(op)
     }
 
+    /// The driver looks at what has completed by `now`, with operations still to be carried out: a turn of the loop ends here.
+    pub fn looked(&mut self, now: Tick) {
+        self.health.asleep(now, now);
+    }
+
     /// Until when nothing is due, once all that is due has been done or stands in the list of operations.
     fn until(&mut self, now: Tick) -> Tick {
         match self.quiet {

@@ -39,7 +39,7 @@ use crew::Crew;
 use threads::Crew;
 
 /// Connections that may wait to be accepted; the system may hold fewer.
-const BACKLOG: i32 = 4096;
+const BACKLOG: i32 = 65_535;
 
 /// Between two looks at a stop flag in [`Running::wait`].
 const WAIT_STEP: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
-use crate::config::{Arrivals, LogLevel, MockPlan, Plan};
+use crate::config::{LogLevel, MockPlan, Plan};
 use crate::metric::health::MachineFacts;
 use crate::record::Interpreter;
 use crate::report::{ArtifactNames, Log, ReportError, tell};
@@ -22,6 +22,7 @@ mod inputs;
 mod machine;
 mod marks;
 mod names;
+mod needs;
 mod prepare;
 mod queue;
 mod ready;
@@ -119,6 +120,9 @@ pub enum RunError {
     /// Too few files may be opened.
     #[error("--concurrency: {0}")]
     Descriptors(#[from] crate::driver::TooFew),
+    /// Another limit of this machine is too low.
+    #[error("--concurrency: {0}")]
+    Limits(String),
     /// The driver that was asked for is refused.
     #[error("--driver ring: {0}; or use --driver portable")]
     Ring(String),
@@ -189,23 +193,11 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
         ),
     );
     let cores = Cores::choose(&plan)?;
-    let connections = plan
-        .phases
-        .iter()
-        .map(|phase| {
-            let slots = match &phase.arrivals {
-                Arrivals::Users(plan) => phase.concurrency.or(usize::try_from(plan.users).ok()),
-                _ => phase.concurrency,
-            };
-            slots.unwrap_or(1).max(phase.slots.pre_connect)
-        })
-        .max()
-        .unwrap_or(1);
-    // The built-in server holds the other end of each connection in this process.
-    let ends = if plan.endpoint.built_in_server { 2 } else { 1 };
-    crate::driver::make_room(connections as u64 * ends)?;
+    needs::open_files(&plan, &cores)?;
     let server = start_built_in_server(&mut plan, &cores)?;
-    let prepared = Prepared::new(plan, seed)?;
+    let mut prepared = Prepared::new(plan, seed)?;
+    let near = needs::check(&prepared.material.plan, &prepared.addresses, &cores)?;
+    prepared.notes.extend(near);
     for note in &prepared.notes {
         log.line(LogLevel::Warning, note);
         tell(&format!("Note: {note}"));

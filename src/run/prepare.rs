@@ -37,7 +37,7 @@ pub(super) struct Prepared {
     /// Counts the tokens.
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     /// Addresses of each URL.
-    addresses: Vec<Vec<SocketAddr>>,
+    pub(super) addresses: Vec<Vec<SocketAddr>>,
     /// What the user should know before the run.
     pub(super) notes: Vec<String>,
 }

@@ -286,7 +286,7 @@ fn open_files_are_asked_for_before_the_load() {
     assert_eq!(server.log().open_most, 80);
     let (text, _) = shell(
         &server,
-        "ulimit -n 64; $T $RUN --request-count 160 --concurrency 80 --artifact-dir out; echo exit $?",
+        "ulimit -n 64; $T $RUN --workers-max 1 --request-count 160 --concurrency 80 --artifact-dir out; echo exit $?",
     );
     assert!(
         text.contains("exit 1") && text.contains("ulimit -n 144"),

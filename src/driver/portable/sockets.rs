@@ -14,9 +14,9 @@ use monoio::net::TcpStream;
 use socket2::{SockAddr, SockRef};
 
 use crate::clock::Tick;
-#[cfg(target_os = "linux")]
-use crate::driver::stamping;
 use crate::driver::{CloseReason, ConnId, Sent, reason_of};
+#[cfg(target_os = "linux")]
+use crate::driver::{ports, stamping};
 
 use super::{READ_BYTES, Shared, What};
 
@@ -54,8 +54,18 @@ fn begin_connect(
     if shared.wishes.stamps {
         stamping::ask(&socket)?;
     }
+    #[cfg(target_os = "linux")]
+    let outcome = match (ports::narrow(&socket), socket.connect(&address)) {
+        // All ports of its window are taken, perhaps none elsewhere.
+        (true, Err(error)) if error.kind() == ErrorKind::AddrNotAvailable => {
+            ports::widen(&socket).and_then(|()| socket.connect(&address))
+        }
+        (_, outcome) => outcome,
+    };
+    #[cfg(not(target_os = "linux"))]
+    let outcome = socket.connect(&address);
     let mut full = None;
-    match socket.connect(&address) {
+    match outcome {
         Ok(()) => {}
         Err(error) if opener.is_local() && error.kind() == ErrorKind::WouldBlock => {
             full = Some(address);

@@ -18,6 +18,12 @@ pub enum Mode {
     Plain,
 }
 
+/// At most what stands before the completions in their mapping (`struct io_rings`).
+const HEADER_BYTES: u64 = 320;
+
+/// A page of memory.
+const PAGE_BYTES: u64 = 4_096;
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -61,6 +67,21 @@ impl Layout {
         buffer_count: 256,
         ..Layout::FULL
     };
+}
+
+impl Layout {
+    /// Bytes that the kernel counts as locked: its two queues with their headers, the entries to be submitted, the ring of buffers;
+    /// each in whole pages. The buffers are ours and are not locked.
+    #[must_use]
+    pub fn locked_bytes(&self) -> u64 {
+        let [submissions, completions] = [self.submissions, self.completions].map(u64::from);
+        let queues = HEADER_BYTES + 16 * completions + 4 * submissions;
+        let parts = [queues, 64 * submissions, 16 * u64::from(self.buffer_count)];
+        parts
+            .map(|bytes| bytes.next_multiple_of(PAGE_BYTES))
+            .iter()
+            .sum()
+    }
 }
 
 impl fmt::Display for Layout {
@@ -133,6 +154,13 @@ mod tests {
             }
         });
         (tried, end)
+    }
+
+    #[test]
+    fn a_ring_locks_what_the_kernel_was_seen_to_count() {
+        // Linux 6.18 took the full one with this limit (ulimit -l 392), and refused it with a page less.
+        assert_eq!(Layout::FULL.locked_bytes(), 401_408);
+        assert!(Layout::SMALL.locked_bytes() <= 64 << 10);
     }
 
     #[test]

@@ -25,8 +25,14 @@ pub(super) struct Link {
     pub(super) conn: ConnId,
     pub(super) socket: Socket,
     pub(super) state: State,
+    /// It may take a port of one window only.
+    pub(super) narrowed: bool,
     /// Operations that the kernel holds.
     pub(super) operations: u32,
+    /// Key of the receive under way.
+    pub(super) receive: Option<u64>,
+    /// Key of the connect or send under way.
+    pub(super) other: Option<u64>,
     /// The send under way: how it goes, and how much is done.
     pub(super) sending: Option<(Sent, usize)>,
     /// Between its reads.
@@ -55,7 +61,10 @@ impl Links {
             conn,
             socket,
             state: State::Connecting(started),
+            narrowed: false,
             operations: 0,
+            receive: None,
+            other: None,
             sending: None,
             gaps: Gaps::default(),
         };

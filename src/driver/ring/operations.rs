@@ -25,7 +25,6 @@ pub(super) enum Memory {
     /// None of its own.
     None,
     /// Where to connect to.
-    #[expect(dead_code, reason = "only the kernel reads it")]
     Address(Box<SockAddr>),
     /// What is sent.
     Bytes(Vec<u8>),

@@ -18,8 +18,8 @@ use crate::driver::socket::{SocketOptions, Sockets};
 use crate::driver::waiting::{Lateness, WaitMode, Waiting};
 use crate::driver::window::Windows;
 use crate::driver::{
-    AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, reason_of, stamping,
-    wake_on_time,
+    AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, ports, reason_of,
+    stamping, wake_on_time,
 };
 use crate::engine::Engine;
 
@@ -29,6 +29,10 @@ use super::{Completion, Mode, Ring, Wait};
 
 /// Spinning workers let the network card's queue be polled this long for each look at a socket.
 const BUSY_POLL_MICROS: u32 = 50;
+
+/// With so many completions at hand, or connections closed, what has completed is looked at before more is done: a long list of connects
+/// must not keep replies waiting, nor one of closes fill the queue.
+const READY_MOST: usize = 256;
 
 /// After the engine has finished, sockets have this many waits of 10 ms to close.
 const LAST_WAITS: u32 = 100;
@@ -110,11 +114,16 @@ impl Pump {
 
     /// Does what the engine wants; `None` when it has finished, else what it waits for.
     fn carry_out(&mut self) -> io::Result<Option<Pause>> {
+        let mut closed = 0;
         loop {
-            match self.engine.next(self.clock.now()) {
+            let now = self.clock.now();
+            match self.engine.next(now) {
                 Op::Connect { conn, address } => self.connect(conn, address)?,
                 Op::Send { conn, bytes } => self.send(conn, bytes)?,
-                Op::Close { conn } => self.close(conn)?,
+                Op::Close { conn } => {
+                    closed += 1;
+                    self.close(conn)?;
+                }
                 Op::Wait {
                     until,
                     send_due,
@@ -128,6 +137,14 @@ impl Pump {
                     return Ok(Some(pause));
                 }
                 Op::Finished => return Ok(None),
+            }
+            if self.ready.len().max(closed) >= READY_MOST {
+                self.engine.looked(now);
+                return Ok(Some(Pause {
+                    until: now,
+                    send_due: true,
+                    sending: true,
+                }));
             }
         }
     }
@@ -161,8 +178,9 @@ impl Pump {
         let started = self.clock.now();
         let place = self.links.open(conn, socket, started);
         if let Some(link) = self.links.at(place) {
+            link.narrowed = ports::narrow(&link.socket);
             link.operations += 1;
-            self.ring.connect(place, &link.socket, address)?;
+            link.other = Some(self.ring.connect(place, &link.socket, address)?);
         }
         self.enter(Wait::No)
     }
@@ -195,7 +213,7 @@ impl Pump {
         link.sending = Some((sent, 0));
         link.gaps.request();
         link.operations += 1;
-        self.ring.send(place, &link.socket, bytes, 0)?;
+        link.other = Some(self.ring.send(place, &link.socket, bytes, 0)?);
         self.enter(Wait::No)
     }
 
@@ -211,8 +229,13 @@ impl Pump {
         if self.links.close(place)
             && let Some(link) = self.links.at(place)
         {
-            link.operations += 1;
-            self.ring.cancel(place, &link.socket)?;
+            for key in [link.receive.take(), link.other.take()]
+                .into_iter()
+                .flatten()
+            {
+                link.operations += 1;
+                self.ring.cancel(place, key)?;
+            }
         }
         Ok(())
     }
@@ -261,7 +284,7 @@ impl Pump {
         let place = operation.link;
         match operation.kind {
             Kind::Receive => self.received(place, completion, buffer, steady),
-            Kind::Connect => self.connected(place, completion)?,
+            Kind::Connect => self.connected(place, completion, operation.memory)?,
             Kind::Send => self.sent(place, completion, operation.memory)?,
             Kind::Cancel | Kind::Nothing => self.cancelled(place, completion),
         }
@@ -282,6 +305,7 @@ impl Pump {
             return;
         }
         let (conn, tick) = (link.conn, completion.tick);
+        link.receive = link.receive.filter(|_| completion.more);
         if completion.result < 0 {
             match -completion.result {
                 libc::ENOBUFS => {
@@ -329,13 +353,14 @@ impl Pump {
             Some(link) if link.state == State::Open => {
                 self.tally.rearms += 1;
                 link.operations += 1;
-                self.ring.receive(place, &link.socket)
+                link.receive = Some(self.ring.receive(place, &link.socket)?);
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
-    fn connected(&mut self, place: u32, completion: Completion) -> io::Result<()> {
+    fn connected(&mut self, place: u32, completion: Completion, memory: Memory) -> io::Result<()> {
         let Some(link) = self.links.at(place) else {
             return Ok(());
         };
@@ -343,6 +368,16 @@ impl Pump {
             return Ok(());
         };
         let conn = link.conn;
+        if let (true, Memory::Address(address)) = (
+            completion.result == -libc::EADDRNOTAVAIL && std::mem::take(&mut link.narrowed),
+            memory,
+        ) && ports::widen(&link.socket).is_ok()
+        {
+            // All ports of its window are taken, perhaps none elsewhere.
+            link.operations += 1;
+            link.other = Some(self.ring.connect(place, &link.socket, *address)?);
+            return Ok(());
+        }
         if completion.result < 0 {
             let error = io::Error::from_raw_os_error(-completion.result);
             self.links.close(place);
@@ -351,8 +386,9 @@ impl Pump {
             return Ok(());
         }
         link.state = State::Open;
+        link.other = None;
         link.operations += 1;
-        self.ring.receive(place, &link.socket)?;
+        link.receive = Some(self.ring.receive(place, &link.socket)?);
         let address = link.socket.local_addr().ok().and_then(|a| a.as_socket());
         let port = address.map_or(0, |address| address.port());
         self.engine
@@ -372,6 +408,7 @@ impl Pump {
         };
         let written = usize::try_from(completion.result).unwrap_or(0);
         let from = from + written;
+        link.other = None;
         sent.last = completion.tick;
         sent.writes += u32::from(written > 0);
         let passing = [-libc::EAGAIN, -libc::EINTR].contains(&completion.result);
@@ -379,7 +416,8 @@ impl Pump {
         if goes_on {
             link.sending = Some((sent, from));
             link.operations += 1;
-            return self.ring.send(place, &link.socket, bytes, from);
+            link.other = Some(self.ring.send(place, &link.socket, bytes, from)?);
+            return Ok(());
         }
         if completion.result < 0 {
             let error = io::Error::from_raw_os_error(-completion.result);
