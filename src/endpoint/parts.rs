@@ -31,6 +31,11 @@ pub(super) fn content(turn: &Turn, spelling: Spelling) -> Value {
     texts.chain(media).collect()
 }
 
+/// A message among the items of a `responses` body, its keys in AIPerf's order.
+pub(super) fn message(role: &str, content: impl Into<Value>) -> Value {
+    json!({"role": role, "content": content.into(), "type": "message"})
+}
+
 /// A turn's role, `user` where it has none.
 pub(super) fn role(turn: &Turn) -> &str {
     if turn.role.is_empty() {

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{Chunks, Dialect, Parsed, calls};
 
 /// What a finished turn said.
@@ -19,6 +21,8 @@ pub struct Reply {
     pub id: String,
     /// The server says that it keeps the reply.
     pub stored: bool,
+    /// The server's own items, where an API takes them back as they came.
+    pub items: Vec<Value>,
 }
 
 /// One tool call.

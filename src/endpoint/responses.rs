@@ -134,14 +134,17 @@ impl Dialect for Responses {
         let Some(root) = json(data) else { return };
         if root["type"] == "response.output_item.done" {
             remember_call(&root["item"], reply);
+            reply.items.push(root["item"].clone());
             return;
         }
         let response = match root.get("response") {
             Some(response) => response,
             None => &root,
         };
-        for item in array(&response["output"]) {
-            remember_call(item, reply);
+        let items = array(&response["output"]);
+        items.iter().for_each(|item| remember_call(item, reply));
+        if !items.is_empty() {
+            reply.items = items.to_vec();
         }
         if let Some(id) = response["id"].as_str() {
             id.clone_into(&mut reply.id);
@@ -186,7 +189,7 @@ fn stored<'a>(request: &Request<'a>) -> Option<(usize, &'a str)> {
 fn input(request: &Request<'_>, known: Option<usize>) -> Vec<Value> {
     let mut items = Vec::new();
     if let (Some(context), None) = (&request.conversation.user_context, known) {
-        items.push(json!({"type": "message", "role": "user", "content": context}));
+        items.push(parts::message("user", context.as_str()));
     }
     for part in request.parts(known.map_or(0, |turn| turn + 1)) {
         match part {
@@ -194,7 +197,7 @@ fn input(request: &Request<'_>, known: Option<usize>) -> Vec<Value> {
             Part::Turn(turn) => {
                 let content = parts::content(turn, Spelling::Responses);
                 let role = parts::role(turn);
-                items.push(json!({"type": "message", "role": role, "content": content}));
+                items.push(parts::message(role, content));
             }
             Part::Said(reply) => said(&mut items, reply),
         }
@@ -202,11 +205,16 @@ fn input(request: &Request<'_>, known: Option<usize>) -> Vec<Value> {
     items
 }
 
-/// What a live reply leaves in the history.
+/// What a live reply leaves in the history: the server's own items, as the API's makers have it done and as AIPerf does it. A server that
+/// told none has its text repeated.
 fn said(items: &mut Vec<Value>, reply: &Reply) {
+    if !reply.items.is_empty() {
+        items.extend(reply.items.iter().cloned());
+        return;
+    }
     let text = reply.said();
     if !text.is_empty() {
-        items.push(json!({"type": "message", "role": "assistant", "content": text}));
+        items.push(parts::message("assistant", text));
     }
     for call in &reply.tool_calls {
         items.push(

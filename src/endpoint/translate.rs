@@ -30,7 +30,7 @@ pub(super) fn response_items(message: &Value, items: &mut Vec<Value>) {
         other => Some(other.clone()),
     };
     if let Some(content) = content {
-        items.push(json!({"type": "message", "role": role, "content": content}));
+        items.push(parts::message(role, content));
     }
     for call in array(&message["tool_calls"]) {
         let function = &call["function"];

