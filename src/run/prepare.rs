@@ -36,6 +36,8 @@ pub(super) struct Prepared {
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     /// Addresses of each URL.
     addresses: Vec<Vec<SocketAddr>>,
+    /// What TLS connections begin with.
+    tls: tls::Origin,
     /// What the user should know before the run.
     pub(super) notes: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl Prepared {
             }),
             tokenizer: loaded.tokenizer,
             addresses,
+            tls: tls::Origin::default(),
             notes: loaded.note.into_iter().chain(corpus_notes).collect(),
         })
     }
@@ -100,7 +103,7 @@ impl Prepared {
             .urls
             .iter()
             .any(|url| url.tls)
-            .then(|| tls::client_config(&endpoint.tls))
+            .then(|| self.tls.config(&endpoint.tls))
             .transpose()?;
         for (url, addresses) in endpoint.urls.iter().zip(&self.addresses) {
             let tls = match (&tls_config, url.tls) {
