@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-HOST = "x86_64-unknown-linux-gnu"
+HOST = f"{platform.machine()}-unknown-linux-gnu"
 # A reply and its pieces: no cut, one at the end of a usual head, and many small ones.
 CUTS = [b"\x00", b"\x01\x80", b"\x0f" + bytes(range(1, 16))]
 
@@ -33,8 +34,8 @@ def main():
     words.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="targets that run side by side")
     words.add_argument("--target-dir", default=os.environ.get("CARGO_TARGET_DIR") or str(ROOT / "target"))
     asked = words.parse_args()
-    if not shutil.which("c++"):
-        print("c++ is missing; libFuzzer needs a C++ compiler")
+    if platform.system() != "Linux" or not shutil.which("c++"):
+        print("Linux and a C++ compiler are needed for libFuzzer")
         return 77
     known = re.findall(r'^path = "fuzz_targets/(\w+)\.rs"', (HERE / "Cargo.toml").read_text(), re.M)
     unknown = sorted(set(asked.target) - set(known))
