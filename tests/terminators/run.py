@@ -161,10 +161,10 @@ class MockServer:
         self.process.wait(20)
 
 
-def start(tool, url, folder, flags):
+def start(tool, url, folder, flags, tokens=EVENTS):
     shutil.rmtree(folder, ignore_errors=True)
     words = [tool, "profile", "--model", "mock-model", "--url", url, "--tokenizer", "builtin", "--streaming", "--random-seed", "1",
-             "--ui", "none", "--concurrency", "4", "--request-count", REQUESTS, "--isl", "16", "--osl", EVENTS,
+             "--ui", "none", "--concurrency", "4", "--request-count", REQUESTS, "--isl", "16", "--osl", tokens,
              "--export-level", "raw", "--artifact-dir", folder, *flags]
     return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -235,7 +235,7 @@ def cases(kind, folder):
     """Name, options of the terminator, flags of the client, the error of all requests, what the log must say."""
     alone = folder / "alone.pem"
     # nginx takes the connection and refuses the request; haproxy refuses the connection.
-    missing = "HTTPStatusError" if kind is Nginx else "TlsRefused"
+    missing = "Bad Request" if kind is Nginx else "TlsRefused"
     for version in ("TLSv1.2", "TLSv1.3"):
         yield version, {"version": version}, TRUST, None, only(version)
         yield f"{version}, a connection for each request", {"version": version}, [*TRUST, *NEVER], None, resumed(version)
@@ -255,8 +255,8 @@ def cases(kind, folder):
 
 def killed(terminator, folder):
     """The terminator is killed in mid-run: connections end without close_notify, and in the middle of bodies."""
-    flags = [*TRUST, "--osl", "2000", "--request-rate", "20"]
-    process = start(tool_of(folder), terminator.url, folder / "run", flags)
+    flags = [*TRUST, "--request-rate", "20"]
+    process = start(tool_of(folder), terminator.url, folder / "run", flags, 2000)
     time.sleep(1.2)
     terminator.kill()
     types, _ = finish(process, folder / "run")
