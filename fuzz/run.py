@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-HOST = "x86_64-unknown-linux-gnu"
+HOST = f"{platform.machine()}-unknown-linux-gnu"
 # A reply and its pieces: no cut, one at the end of a usual head, and many small ones.
 CUTS = [b"\x00", b"\x01\x80", b"\x0f" + bytes(range(1, 16))]
 
@@ -29,11 +30,12 @@ def main():
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("target", nargs="*", help="all of them unless some are named")
     words.add_argument("--seconds", type=int, default=60, help="for each target")
+    words.add_argument("--input-seconds", type=int, default=10, help="longest time for one input; more on a machine that is busy or stops the run")
     words.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="targets that run side by side")
     words.add_argument("--target-dir", default=os.environ.get("CARGO_TARGET_DIR") or str(ROOT / "target"))
     asked = words.parse_args()
-    if not shutil.which("c++"):
-        print("c++ is missing; libFuzzer needs a C++ compiler")
+    if platform.system() != "Linux" or not shutil.which("c++"):
+        print("Linux and a C++ compiler are needed for libFuzzer")
         return 77
     known = re.findall(r'^path = "fuzz_targets/(\w+)\.rs"', (HERE / "Cargo.toml").read_text(), re.M)
     unknown = sorted(set(asked.target) - set(known))
@@ -68,10 +70,12 @@ def seeds(name):
         lines = re.compile(rb"(?:data|event|id|retry)?:[^\r\n]*\r?\n(?:\r?\n)?")
         return {file: b"".join(lines.findall(reply.partition(b"\r\n\r\n")[2])) for file, reply in replies.items()}
     if name == "reply":
-        return {file: found for file, reply in replies.items() for found in re.findall(rb"\{[^\r\n]+\}", reply)[:3]}
+        # The first byte picks the dialect; the first four are those with a reading of their own for usual chunks.
+        chunks = {file: b"\n".join(re.findall(rb"\{[^\r\n]+\}", reply)[:8]) for file, reply in replies.items()}
+        return {f"{file}-{pick}": bytes([pick]) + text for file, text in chunks.items() for pick in range(4)}
     if name == "dataset":
-        files = sorted((ROOT / "tests/datasets").glob("*.jsonl"))
-        return {path.name: path.read_bytes() for path in files}
+        files = {path.name: path.read_bytes() for path in sorted((ROOT / "tests/datasets").glob("*.jsonl"))}
+        return {f"{file}-{pick}": bytes([pick]) + text for file, text in files.items() for pick in range(0, 20, 3)}
     return {}
 
 
@@ -82,7 +86,7 @@ def run(name, asked):
     for file, data in seeds(name).items():
         (corpus / f"seed-{file}").write_bytes(data)
     program = pathlib.Path(asked.target_dir) / HOST / "fuzzing" / name
-    command = [program, f"-max_total_time={asked.seconds}", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1",
+    command = [program, f"-max_total_time={asked.seconds}", f"-timeout={asked.input_seconds}", "-rss_limit_mb=2048", "-print_final_stats=1",
                f"-artifact_prefix={finds}/", corpus]
     regressions = HERE / "regressions" / name
     if regressions.is_dir():

@@ -4,8 +4,10 @@
 //! `fuzz/regressions/`.
 
 mod dataset;
+mod reply;
 
 pub use dataset::dataset;
+pub use reply::reply;
 
 use crate::wire::{
     ContentKind, Fault, Head, Limits, Response, SseEvent, SseKind, SseScanner, Step, fields,
@@ -491,6 +493,7 @@ mod tests {
             super::body(&data);
             super::sse(&data);
             super::response(&data);
+            super::reply(&data);
         }
     }
 }

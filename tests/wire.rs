@@ -62,8 +62,9 @@ fn captures_are_read_as_expected() {
 #[test]
 fn fuzz_regressions_stay_fixed() {
     type Body = fn(&[u8]);
-    let targets: [(&str, Body); 5] = [
+    let targets: [(&str, Body); 6] = [
         ("dataset", tokenring::fuzz::dataset),
+        ("reply", tokenring::fuzz::reply),
         ("head", tokenring::fuzz::head),
         ("body", tokenring::fuzz::body),
         ("sse", tokenring::fuzz::sse),

@@ -102,8 +102,7 @@ fn profile() -> Command {
 }
 
 fn mock_server() -> Command {
-    let command =
-        Command::new("mock-server").about("Serve made-up replies on 127.0.0.1, on a steady beat");
+    let command = Command::new("mock-server").about("Serve made-up replies, on a steady beat");
     command.args(flags::MOCK.iter().map(argument))
 }
 

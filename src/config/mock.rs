@@ -2,6 +2,7 @@
 //!
 //! In: nothing; this is a type. Out: [`MockPlan`]. Never: read by a run but to start that server.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use super::pace::Pace;
@@ -10,7 +11,9 @@ use crate::clock::Nanos;
 /// `tokenring mock-server`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MockPlan {
-    /// Port on 127.0.0.1; 0 picks a free one.
+    /// Address to listen on.
+    pub host: IpAddr,
+    /// Port there; 0 picks a free one.
     pub port: u16,
     /// From the last byte of a request to its first content event.
     pub time_to_first_token: Nanos,
@@ -41,6 +44,7 @@ pub struct MockPlan {
 impl Default for MockPlan {
     fn default() -> Self {
         MockPlan {
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             time_to_first_token: Nanos::from_millis(50),
             inter_token_latency: Nanos::from_millis(10),

@@ -213,10 +213,20 @@ fn mock_server(words: &[String]) -> Result<Command, Problems> {
     if settings.help {
         return Ok(Command::Print(manual::help_mock_server()));
     }
+    let default = MockPlan::default();
+    let host = match settings.text("--host").map(|text| (text, text.parse())) {
+        None => default.host,
+        Some((_, Ok(address))) => address,
+        Some((text, Err(_))) => {
+            problems.push(format!(
+                "--host {text:?} is no address; give an IPv4 or IPv6 address of this machine, such as 127.0.0.1 or ::1"
+            ));
+            default.host
+        }
+    };
     if !problems.is_empty() {
         return Err(problems);
     }
-    let default = MockPlan::default();
     let nanos = |flag: &str| {
         settings
             .number(flag)
@@ -225,6 +235,7 @@ fn mock_server(words: &[String]) -> Result<Command, Problems> {
     let small = |flag: &str| settings.integer(flag).and_then(|n| u32::try_from(n).ok());
     let models = settings.list("--model").to_vec();
     Ok(Command::MockServer(MockPlan {
+        host,
         port: settings
             .integer("--port")
             .and_then(|n| u16::try_from(n).ok())

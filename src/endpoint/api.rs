@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::dialect::Request;
+use super::dialect::{Request, Seen};
 use super::{Chunks, Dialect, Ending, Input, Parsed, Reply, ReplyBuilder, table};
 use crate::config::{EndpointKind, EndpointPlan};
 use crate::dataset::{Conversation, Corpus};
@@ -90,6 +90,12 @@ impl Api {
     #[must_use]
     pub fn parse(&self, data: &[u8]) -> Parsed {
         self.chunks().parse(data)
+    }
+
+    /// As [`Api::parse`], by a tree even where that is not needed: what the quick reading is held to.
+    #[must_use]
+    pub fn parse_thoroughly(&self, data: &[u8]) -> Parsed {
+        self.dialect.read(data, Seen::default())
     }
 
     /// A reader for the chunks of one reply.

@@ -1,11 +1,11 @@
 //! The built-in server: an independent reading of HTTP and of the APIs for text.
 //!
-//! In: requests on a loopback port. Out: replies paced by absolute times. Never: shares code with `wire`, so that one mistake
+//! In: requests on a port, loopback's unless another is asked for. Out: replies paced by absolute times. Never: shares code with `wire`, so that one mistake
 //! cannot pass twice.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,11 +47,13 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum MockError {
-    /// The port is taken or not allowed.
+    /// The port is taken or not allowed, or the address is not of this machine.
     #[error(
-        "--port {port}: cannot listen on 127.0.0.1: {source}; choose another port, or 0 for a free one"
+        "--port {port}: cannot listen on {host}: {source}; choose another port, or 0 for a free one, and with --host an address of this machine"
     )]
     Listen {
+        /// As planned.
+        host: IpAddr,
         /// As planned.
         port: u16,
         /// The system's word.
@@ -91,7 +93,8 @@ pub struct Running {
 /// Starts a server as planned; it listens when this returns.
 pub fn start(plan: &MockPlan) -> Result<Running, MockError> {
     let cores = cores(plan)?;
-    let listener = listen(plan.port).map_err(|source| MockError::Listen {
+    let listener = listen(plan.host, plan.port).map_err(|source| MockError::Listen {
+        host: plan.host,
         port: plan.port,
         source,
     })?;
@@ -127,12 +130,17 @@ fn cores(plan: &MockPlan) -> Result<usize, MockError> {
 
 /// The standard library's queue of 128 overflows when a thousand clients connect at once, and each that is turned away tries
 /// again only after a second.
-fn listen(port: u16) -> std::io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+fn listen(host: IpAddr, port: u16) -> std::io::Result<TcpListener> {
+    let address = SocketAddr::from((host, port));
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // On Windows this would let two servers share the port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }

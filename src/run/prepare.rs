@@ -38,6 +38,8 @@ pub(super) struct Prepared {
     pub(super) tokenizer: Arc<dyn Tokenizer>,
     /// Addresses of each URL.
     pub(super) addresses: Vec<Vec<SocketAddr>>,
+    /// What TLS connections begin with.
+    tls: tls::Origin,
     /// What the user should know before the run.
     pub(super) notes: Vec<String>,
 }
@@ -85,6 +87,7 @@ impl Prepared {
             }),
             tokenizer: loaded.tokenizer,
             addresses,
+            tls: tls::Origin::default(),
             notes: loaded.note.into_iter().chain(corpus_notes).collect(),
         })
     }
@@ -115,7 +118,7 @@ impl Prepared {
             .urls
             .iter()
             .any(|url| url.tls)
-            .then(|| tls::client_config(&endpoint.tls))
+            .then(|| self.tls.config(&endpoint.tls))
             .transpose()?;
         for (url, addresses) in endpoint.urls.iter().zip(&self.addresses) {
             let tls = match (&tls_config, url.tls) {

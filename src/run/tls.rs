@@ -3,8 +3,9 @@
 //! In: the plan, certificate files. Out: a rustls configuration for one worker. Never: a connection; and no key in an error's text.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -14,11 +15,32 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use super::RunError;
 use crate::config::TlsPlan;
 
-/// What every connection of a worker begins with. Sessions are resumed within it, so each worker has one of its own.
-///
-/// # Errors
-/// A sentence that names the flag and the file.
-pub(super) fn client_config(plan: &TlsPlan) -> Result<Arc<ClientConfig>, RunError> {
+/// What connections begin with; the files are read once for all workers.
+#[derive(Debug, Default)]
+pub(super) struct Origin(OnceLock<Arc<ClientConfig>>);
+
+impl Origin {
+    /// A configuration for one worker. Certificates, keys and the verifier are shared; sessions are resumed within it alone, so that no
+    /// worker waits for another one's lock.
+    ///
+    /// # Errors
+    /// A sentence that names the flag and the file.
+    pub(super) fn config(&self, plan: &TlsPlan) -> Result<Arc<ClientConfig>, RunError> {
+        let read = match self.0.get() {
+            Some(read) => read,
+            None => {
+                let read = client_config(plan)?;
+                self.0.get_or_init(|| read)
+            }
+        };
+        let mut own = ClientConfig::clone(read);
+        own.resumption = Resumption::default();
+        Ok(Arc::new(own))
+    }
+}
+
+/// What every connection begins with.
+fn client_config(plan: &TlsPlan) -> Result<Arc<ClientConfig>, RunError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
