@@ -8,6 +8,7 @@ use super::affinity;
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
+use super::limits::{self, TimeLimits};
 use super::plan::{ConnectionReuse, EndpointPlan, WaitForModel, WaitMode};
 use super::tls::{self, TlsPlan};
 use super::url::{self, TargetUrl};
@@ -48,6 +49,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
                 .number("--request-timeout-seconds")
                 .unwrap_or(21_600.0),
         ),
+        time_limits: limits::limits(settings, problems),
         api_key: api_key(settings, problems),
         headers: headers(settings, problems),
         session_header: session_header(settings, problems),
@@ -91,6 +93,7 @@ impl EndpointPlan {
             built_in_server: false,
             custom_path: None,
             request_timeout: Nanos(0),
+            time_limits: TimeLimits::default(),
             api_key: None,
             headers: Vec::new(),
             session_header: None,

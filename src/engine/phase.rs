@@ -230,6 +230,7 @@ impl Engine {
             .into_iter()
             .flatten()
             .map(|deadline| deadline.at)
+            .chain(self.waits.first())
             .fold(until.min(longest), Tick::min)
     }
 

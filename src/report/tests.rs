@@ -53,6 +53,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
         endpoint: EndpointPlan {
             streaming: true,
             request_timeout: Nanos(1),
+            time_limits: crate::config::TimeLimits::default(),
             ..EndpointPlan::plain(EndpointKind::Chat)
         },
         tokenizer: TokenizerPlan {

@@ -126,6 +126,7 @@ impl Prepared {
             url_order: url_order(&endpoint.url_strategy, endpoint.urls.len()),
             reuse: endpoint.reuse,
             request_timeout: endpoint.request_timeout,
+            time_limits: endpoint.time_limits,
             cancellation: self.material.plan.cancellation,
             stop_grace: STOP_GRACE,
             limits: Limits::default(),

@@ -51,6 +51,7 @@ impl Hand {
             targets: vec![plain("10.0.0.1:80")],
             reuse: ConnectionReuse::Pooled,
             request_timeout: Nanos::from_millis(600_000),
+            time_limits: tokenring::config::TimeLimits::default(),
             stop_grace: Nanos(0),
             limits: Limits::default(),
             seed: 1,
