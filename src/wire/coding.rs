@@ -36,22 +36,14 @@ pub enum Coding {
 
 impl Coding {
     /// Every coding.
-    pub const ALL: [Coding; 4] = [
-        Coding::Gzip,
-        Coding::Deflate,
-        Coding::Brotli,
-        Coding::Zstd,
-    ];
+    pub const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd];
 
     /// The coding that an item of `Content-Encoding` names.
     #[must_use]
     pub fn named(item: &[u8]) -> Option<Coding> {
         let same = |coding: &Coding| item.eq_ignore_ascii_case(coding.name().as_bytes());
         let found = Coding::ALL.into_iter().find(same);
-        found.or_else(|| {
-            item.eq_ignore_ascii_case(b"x-gzip")
-                .then_some(Coding::Gzip)
-        })
+        found.or_else(|| item.eq_ignore_ascii_case(b"x-gzip").then_some(Coding::Gzip))
     }
 
     /// Its name in `Content-Encoding`.
@@ -192,7 +184,8 @@ impl Sink<'_> {
         if out.made > self.limits.body_bytes as u64 {
             let over = out.made - self.limits.body_bytes as u64;
             let kept = self.body.len() as u64 - over.min(self.body.len() as u64);
-            self.body.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+            self.body
+                .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
             return Err(Fault::BodyTooLarge);
         }
         let most = out.used.saturating_mul(self.limits.density as u64);

@@ -242,10 +242,7 @@ fn inflate(
         let (taken, told) = (inner.total_in(), inner.total_out());
         let status = inner.decompress(&input[used..], sink.room(), FlushDecompress::None);
         let step = |now: u64, before: u64| usize::try_from(now - before).unwrap_or(usize::MAX);
-        let (took, made) = (
-            step(inner.total_in(), taken),
-            step(inner.total_out(), told),
-        );
+        let (took, made) = (step(inner.total_in(), taken), step(inner.total_out(), told));
         used += took;
         each(sink.filled(made));
         let full = made == sink.room().len();
