@@ -23,6 +23,7 @@ pub const SMALL: Limits = Limits {
     trailer_bytes: 64,
     event_bytes: 64,
     body_bytes: 512,
+    density: 200,
 };
 
 /// How a response ended.
@@ -43,7 +44,8 @@ pub struct Seen {
     pub head: Option<Head>,
     /// Its raw bytes.
     pub head_bytes: Vec<u8>,
-    /// The decoded body; empty after [`Fault::EventTooLarge`], which is found when a read has been decoded whole.
+    /// The decoded body; empty after [`Fault::EventTooLarge`] and [`Fault::EncodingTooDense`], which are found when a read has been decoded
+    /// whole or in good part.
     pub body: Vec<u8>,
     /// Events of an event stream.
     pub events: Vec<SseEvent>,
@@ -105,6 +107,10 @@ pub fn observe<'a>(
             }
             Step::Wrong(fault) => {
                 seen.end = End::Wrong(fault);
+                if fault == Fault::EncodingTooDense {
+                    seen.body.clear();
+                    seen.events.clear();
+                }
                 assert_eq!(response.eof(), Err(fault), "a fault did not last");
                 return seen;
             }

@@ -131,6 +131,7 @@ fn api(kind: EndpointKind) -> Api {
 fn exchange(status: u16, content: ContentKind, pieces: &[&[u8]]) -> Exchange {
     let mut exchange = Exchange {
         head: Some(Head {
+            coding: None,
             status,
             framing: Framing::Chunked,
             keep_alive: true,

@@ -77,6 +77,7 @@ fn failed(start_ms: u64, end_ms: u64, status: u16) -> Record {
             code: Some(status),
             kind: format!("Status {status}"),
             message: String::new(),
+            class: tokenring::record::ErrorClass::HttpStatus,
         }),
         ..Record::default()
     }

@@ -113,6 +113,7 @@ fn play(asked: Asked) -> Vec<Exchange> {
             reuse: ConnectionReuse::Pooled,
             connects: ConnectRules::default(),
             request_timeout: asked.timeout,
+            time_limits: tokenring::config::TimeLimits::default(),
             stop_grace: Nanos::from_millis(0),
             limits: Limits::default(),
             seed: 1,

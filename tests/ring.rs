@@ -172,6 +172,7 @@ fn drive(way: &Way, load: &Load) -> Left {
         reuse: load.reuse,
         connects: ConnectRules::default(),
         request_timeout: Nanos(u64::try_from(load.timeout.as_nanos()).unwrap()),
+        time_limits: tokenring::config::TimeLimits::default(),
         stop_grace: Nanos::from_millis(10_000),
         limits: Limits::default(),
         seed: 1,

@@ -145,8 +145,12 @@ fn show(seen: &Seen) -> String {
         let keep = if head.keep_alive { "keep" } else { "close" };
         let _ = writeln!(
             text,
-            "head {} {:?} {:?} {keep}",
-            head.status, head.framing, head.content
+            "head {} {:?} {:?} {keep}{}",
+            head.status,
+            head.framing,
+            head.content,
+            head.coding
+                .map_or_else(String::new, |coding| format!(" {}", coding.name()))
         );
     }
     let _ = writeln!(text, "head_bytes {}", seen.head_bytes.len());
@@ -196,6 +200,7 @@ fn settings_of(text: &str) -> (Limits, bool) {
             "trailer_bytes" => limits.trailer_bytes = number,
             "event_bytes" => limits.event_bytes = number,
             "body_bytes" => limits.body_bytes = number,
+            "density" => limits.density = number,
             "closed" => closed = number == 1,
             _ => panic!("unknown setting {name}"),
         }

@@ -156,6 +156,16 @@ const PLACES: &[(&str, &str)] = &[
     ("--custom-endpoint", "endpoint.path"),
     ("--url-strategy", "endpoint.url_strategy"),
     ("--request-timeout-seconds", "endpoint.timeout"),
+    ("--connect-timeout-seconds", "endpoint.connect_timeout"),
+    (
+        "--first-byte-timeout-seconds",
+        "endpoint.first_byte_timeout",
+    ),
+    ("--idle-timeout-seconds", "endpoint.idle_timeout"),
+    (
+        "--keep-alive-resets-idle",
+        "endpoint.keep_alive_resets_idle",
+    ),
     (
         "--wait-for-model-timeout",
         "endpoint.wait_for_model_timeout",

@@ -8,6 +8,7 @@ use super::affinity;
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
+use super::limits::{self, TimeLimits};
 use super::network::{self, NetworkPlan};
 use super::plan::{ConnectionReuse, EndpointPlan, WaitForModel, WaitMode};
 use super::tls::{self, TlsPlan};
@@ -50,6 +51,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
                 .number("--request-timeout-seconds")
                 .unwrap_or(21_600.0),
         ),
+        time_limits: limits::limits(settings, problems),
         api_key: api_key(settings, problems),
         headers: headers(settings, problems),
         session_header: session_header(settings, problems),
@@ -93,6 +95,7 @@ impl EndpointPlan {
             built_in_server: false,
             custom_path: None,
             request_timeout: Nanos(0),
+            time_limits: TimeLimits::default(),
             api_key: None,
             headers: Vec::new(),
             session_header: None,

@@ -13,6 +13,7 @@ use super::driver::{DriverKind, StampKind, WaitPlan};
 use super::fixed_schedule::FixedSchedule;
 use super::format::FileFormat;
 use super::input_file::FilePlan;
+use super::limits::TimeLimits;
 use super::network::NetworkPlan;
 use super::prompts::PromptPlan;
 use super::rate::{Gaps, LatePolicy, RequestRate};
@@ -96,6 +97,8 @@ pub struct EndpointPlan {
     pub custom_path: Option<String>,
     /// Whole-request limit, from the start of the request (its connection's set-up included) to its end.
     pub request_timeout: Nanos,
+    /// How long a request may wait for what.
+    pub time_limits: TimeLimits,
     /// Sent as `Authorization: Bearer <key>`.
     pub api_key: Option<String>,
     /// User's extra headers, in order. A name here replaces the built-in header of the same name, without regard to case.

@@ -18,6 +18,7 @@ pub(super) fn plan(synthetic: SyntheticPlan, entries: usize) -> Plan {
             streaming: true,
             built_in_server: true,
             request_timeout: Nanos::from_millis(1_000),
+            time_limits: crate::config::TimeLimits::default(),
             ..EndpointPlan::plain(EndpointKind::Chat)
         },
         tokenizer: TokenizerPlan {

@@ -46,7 +46,8 @@ impl Engine {
             Some(until) => until,
             None => {
                 self.ahead.waiting = self.missing();
-                let longest = LONGEST.min(self.setup.request_timeout);
+                let connect = self.setup.time_limits.connect.unwrap_or(LONGEST);
+                let longest = LONGEST.min(self.setup.request_timeout).min(connect);
                 *self
                     .ahead
                     .until

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
-use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan};
+use crate::config::{CancellationPlan, ConnectionReuse, PhasePlan, TimeLimits};
 use crate::driver::StampSource;
 use crate::endpoint::{History, Made, Reply};
 use crate::record::{Exchange, ReplyReader, RequestId};
@@ -27,6 +27,8 @@ pub struct Setup {
     pub connects: ConnectRules,
     /// Whole-request limit.
     pub request_timeout: Nanos,
+    /// Limits on what a request waits for.
+    pub time_limits: TimeLimits,
     /// Which requests of profiling phases are cancelled on purpose, and when.
     pub cancellation: Option<CancellationPlan>,
     /// Grace for requests in flight after Ctrl-C in a phase that has none of its own.

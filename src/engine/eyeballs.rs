@@ -231,7 +231,9 @@ impl Engine {
         let (asked, tried) = (l.asked, l.tried);
         self.close(leader);
         if let Some(flight) = &flight {
-            self.request_deadlines.moved(flight.serial, rival);
+            let (submitted, serial) = (flight.exchange.ticks.submitted, flight.serial);
+            self.request_deadlines.moved(submitted, serial, rival);
+            self.waits.connecting(asked, rival, serial);
         }
         for &other in rivals.iter().filter(|&&other| other != rival) {
             if let Some(c) = self.table.current(other) {

@@ -31,6 +31,12 @@ pub(super) struct Flight {
     pub(super) is_to_be_cancelled: bool,
     /// It holds a prefill slot: no content has come yet.
     pub(super) prefill: bool,
+    /// Events of its stream that bring nothing: comments and empty ones.
+    keep_alives: usize,
+    /// When something of its reply came that the idle limit counts.
+    pub(super) heard: Tick,
+    /// Its request could not be sent whole.
+    pub(super) write_failed: bool,
     /// The read that brought the byte after the last event.
     first_read: u32,
 }
@@ -70,6 +76,9 @@ impl Flight {
             unsent: false,
             is_to_be_cancelled: false,
             prefill: false,
+            keep_alives: 0,
+            heard: Tick(0),
+            write_failed: false,
             first_read: 0,
         }
     }
@@ -80,6 +89,8 @@ impl Flight {
         self.scanner.reset();
         self.scanning = false;
         self.done_seen = false;
+        self.keep_alives = 0;
+        self.write_failed = false;
         self.first_read = 0;
     }
 
@@ -96,6 +107,8 @@ impl Flight {
         if sent.error.is_none() {
             exchange.ticks.last_byte_sent = sent.last;
             exchange.link.sent_whole = true;
+        } else {
+            self.write_failed = true;
         }
     }
 
@@ -138,6 +151,27 @@ impl Flight {
             Step::More if self.done_seen && !before => Progress::DoneSeen,
             Step::More => Progress::More,
         }
+    }
+
+    /// Notes for the idle limit that a read came at `tick`, before which there had been `events` events. In a stream only a read
+    /// that brings more than keep-alives, and more than framing, is heard.
+    pub(super) fn hear(&mut self, events: usize, tick: Tick, keep_alive_counts: bool) {
+        let exchange = &self.exchange;
+        let kept_alive = std::mem::take(&mut self.keep_alives);
+        if self.scanning && !keep_alive_counts && exchange.events.len() == events + kept_alive {
+            // At most the LF of a closing CR LF stands behind the last event.
+            let end = exchange.events.last().map_or(0, |event| event.end);
+            let reads = exchange.reads.as_slice();
+            let grew = match reads {
+                [.., before, last] => last.body_end > before.body_end,
+                _ => true,
+            };
+            let open = exchange.body.len() as u64 > end + 1;
+            if !grew || (kept_alive > 0 && !open) {
+                return;
+            }
+        }
+        self.heard = tick;
     }
 
     /// A read waits to be marked as parsed.
@@ -206,6 +240,7 @@ impl Flight {
             match self.scanner.next(&self.exchange.body) {
                 Step::Done(event) => {
                     self.done_seen |= event.kind == SseKind::Done;
+                    self.keep_alives += usize::from(event.kind == SseKind::KeepAlive);
                     self.mark(event.begin, event.end);
                 }
                 Step::More => return Ok(()),

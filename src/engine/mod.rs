@@ -31,6 +31,7 @@ mod request;
 mod tls;
 mod tunnel;
 mod unsent;
+mod waits;
 
 pub use arrived::Arrived;
 pub use border::{
@@ -72,6 +73,7 @@ pub struct Engine {
     phases: Phases,
     ops: VecDeque<Op>,
     request_deadlines: Deadlines,
+    waits: waits::Waits,
     drain_deadlines: Deadlines,
     /// Cuts on purpose, from the last byte sent.
     cancel_deadlines: Deadlines,
@@ -121,6 +123,7 @@ impl Engine {
         let routes = routes.map(|target| Route::new(&target.addresses)).collect();
         let uuids = request::Uuids::new(setup.seed, shard.index);
         let request_limit = setup.rate.ticks(setup.request_timeout);
+        let waits = waits::Waits::new(&setup.time_limits, setup.rate);
         let drain = setup.rate.ticks(DONE_DRAIN);
         let asked = setup.cancellation;
         let cancel_delay = asked.map_or(0, |asked| setup.rate.ticks(asked.delay));
@@ -138,6 +141,7 @@ impl Engine {
             phases: Phases::new(),
             ops: VecDeque::with_capacity(64),
             request_deadlines: Deadlines::new(request_limit),
+            waits,
             drain_deadlines: Deadlines::new(drain),
             cancel_deadlines: Deadlines::new(cancel_delay),
             cancellation,
@@ -285,9 +289,15 @@ impl Engine {
             flight.request_sent(&sent);
             self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
             self.health.sent(&sent);
-            if flight.is_to_be_cancelled && sent.error.is_none() {
-                self.cancel_deadlines.push(sent.last, conn, flight.serial);
-                self.quiet = None;
+            if sent.error.is_none() {
+                let serial = flight.serial;
+                if flight.is_to_be_cancelled {
+                    self.cancel_deadlines.push(sent.last, conn, serial);
+                    self.quiet = None;
+                }
+                if self.waits.sent(sent.last, conn, serial) {
+                    self.quiet = None;
+                }
             }
         }
         if !c.outbox.is_empty() {
@@ -379,7 +389,12 @@ impl Engine {
             self.unmarked.push(conn);
         }
         let came = arrival(stamp, self.setup.stamps);
+        let began = !flight.response.started();
         let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        flight.hear(events, stamp.tick, self.waits.keep_alive_counts);
+        if began && self.waits.began(stamp.tick, conn, flight.serial) {
+            self.quiet = None;
+        }
         if flight.prefill && prefill::is_over(flight, events, &*self.workload) {
             flight.prefill = false;
             let phase = flight.exchange.id.phase;
@@ -415,10 +430,11 @@ impl Engine {
         let sent = flight.exchange.ticks.last_byte_sent;
         let crossed = sent == Tick::NEVER || tick.since(sent) <= self.setup.rate.ticks(CROSSING);
         if untouched && kept && crossed && !flight.exchange.link.resent {
-            return self.resend(conn);
+            return self.resend(conn, tick);
         }
         let tls_cut = c.tls.as_ref().is_some_and(|tls| !tls.closed_cleanly());
         let outcome = match reason {
+            _ if untouched && flight.write_failed => Outcome::Fault(Fault::WriteFailed),
             CloseReason::Eof => flight.end_of_stream(tls_cut),
             CloseReason::Reset => Outcome::Fault(Fault::Reset),
             _ => Outcome::Fault(Fault::Io),

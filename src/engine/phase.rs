@@ -233,6 +233,7 @@ impl Engine {
             .flatten()
             .map(|deadline| deadline.at)
             .chain(rival)
+            .chain(self.waits.first())
             .fold(until.min(longest), Tick::min)
     }
 

@@ -207,14 +207,18 @@ impl Engine {
                 self.send_request(conn);
                 conn
             }
-            None => self.open(url, Some(flight)),
+            None => {
+                let conn = self.open(url, Some(flight));
+                self.waits.connecting(now, conn, serial);
+                conn
+            }
         };
         self.request_deadlines.push(now, conn, serial);
     }
 
     /// The pooled connection proved closed before it answered anything: the same request, once, on a new one. Its clock goes on
     /// from the first try.
-    pub(super) fn resend(&mut self, conn: ConnId) {
+    pub(super) fn resend(&mut self, conn: ConnId, now: Tick) {
         let Some(mut flight) = self.table.current(conn).and_then(|c| c.flight.take()) else {
             return;
         };
@@ -233,8 +237,10 @@ impl Engine {
         self.counts.resent += 1;
         let serial = flight.serial;
         let url = flight.exchange.id.url;
+        let submitted = flight.exchange.ticks.submitted;
         let fresh = self.open(url, Some(flight));
-        self.request_deadlines.moved(serial, fresh);
+        self.request_deadlines.moved(submitted, serial, fresh);
+        self.waits.connecting(now, fresh, serial);
     }
 
     /// Head and body of the flight on `conn` go out.
@@ -427,6 +433,7 @@ impl Engine {
                 self.finish(conn, Outcome::Cancelled, now);
             }
         }
+        self.expire_waits(now);
         while let Some((conn, _)) = self.request_deadlines.expired(&mut self.table, now) {
             let connecting = self
                 .table

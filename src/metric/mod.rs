@@ -4,12 +4,13 @@
 //! Never: parses a reply, formats for a file, or sees `wire`.
 
 use crate::clock::Nanos;
-use crate::record::ErrorDetails;
+use crate::record::{ErrorClass, ErrorDetails};
 
 pub mod arrival;
 mod by_token;
 mod context;
 mod counts;
+mod error_groups;
 mod frame;
 mod gaps;
 pub mod health;
@@ -96,6 +97,19 @@ pub struct ErrorGroup {
     pub details: ErrorDetails,
     /// How many.
     pub count: u64,
+}
+
+impl ErrorGroup {
+    /// Failures by class, in the order in which a request comes to them; classes without any are left out.
+    #[must_use]
+    pub fn classes(groups: &[ErrorGroup]) -> Vec<(ErrorClass, u64)> {
+        let count = |class: ErrorClass| {
+            let of_class = groups.iter().filter(|group| group.details.class == class);
+            (class, of_class.map(|group| group.count).sum())
+        };
+        let counts = ErrorClass::ALL.into_iter().map(count);
+        counts.filter(|&(_, count)| count > 0).collect()
+    }
 }
 
 /// A metric with its statistics, in display units.

@@ -32,6 +32,9 @@ pub(super) struct Observed {
     cancelled_on_purpose: u64,
     errors: u64,
     rate_limited: u64,
+    /// Replies that came packed, and with what the first of them did.
+    packed: u64,
+    coding: Option<&'static str>,
     /// Failed requests that later turns go on without.
     gaps: u64,
 }
@@ -40,6 +43,8 @@ impl Observed {
     pub(super) fn add(&mut self, record: &Record, context: &Context) {
         self.streaming = context.streaming;
         self.resent += u64::from(record.trace.resent);
+        self.packed += u64::from(record.coding.is_some());
+        self.coding = self.coding.max(record.coding);
         if record.cancelled {
             self.cancelled += 1;
         } else if !record.is_success() {
@@ -94,6 +99,8 @@ impl Observed {
         self.cancelled_on_purpose += other.cancelled_on_purpose;
         self.errors += other.errors;
         self.rate_limited += other.rate_limited;
+        self.packed += other.packed;
+        self.coding = self.coding.max(other.coding);
         self.gaps += other.gaps;
     }
 
@@ -112,6 +119,7 @@ impl Observed {
             self.untold(),
             self.undone(),
             self.several_choices(),
+            self.packed(),
         ];
         let of_the_run = [
             self.resent(),
@@ -185,6 +193,16 @@ impl Observed {
                 grouped(self.streamed)
             )
         })
+    }
+
+    fn packed(&self) -> Option<String> {
+        let coding = self.coding?;
+        Some(format!(
+            "{} of {} replies came packed with {coding}, which was not asked for: unpacking costs time of the client's, and an event \
+             arrives when the packer lets go of it, not when the server made it.",
+            grouped(self.packed),
+            grouped(self.all())
+        ))
     }
 
     fn resent(&self) -> Option<String> {

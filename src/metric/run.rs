@@ -5,10 +5,9 @@
 //! Formulas are AIPerf 0.13's, with one difference on purpose: every rate is divided by the [`Window`] that the summary states as
 //! its benchmark duration. AIPerf divides by the phase's interval, idle ends included, and states another.
 
-use std::collections::HashMap;
-
 use super::arrival::{self, Arrived};
 use super::by_token::ByToken;
+use super::error_groups::ErrorGroups;
 use super::gaps::Gaps;
 use super::lag::{LagHistogram, lag};
 use super::notes::Observed;
@@ -18,10 +17,9 @@ use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, Counts, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, replay, slo,
-    spacing,
+    Context, Counts, PhaseFrame, Stats, Summary, Value, Window, quantile, replay, slo, spacing,
 };
-use crate::record::{Chunk, ErrorDetails, Record};
+use crate::record::{Chunk, Record};
 
 /// Gathers the records of one phase. Values are kept exactly, 8 bytes each; only the gaps between content events go to a histogram.
 ///
@@ -44,7 +42,7 @@ pub struct Accumulator {
     pub(super) arrived: Arrived,
     sent: SentRate,
     track: Track,
-    errors: HashMap<ErrorDetails, u64>,
+    errors: ErrorGroups,
     pub(super) window: Option<Window>,
     success_count: u64,
     error_count: u64,
@@ -71,7 +69,7 @@ impl Accumulator {
             arrived: Arrived::default(),
             sent: SentRate::default(),
             track: Track::default(),
-            errors: HashMap::new(),
+            errors: ErrorGroups::default(),
             window: None,
             success_count: 0,
             error_count: 0,
@@ -151,7 +149,7 @@ impl Accumulator {
             self.cancelled_count += 1;
         } else if let Some(details) = &record.error {
             self.error_count += 1;
-            *self.errors.entry(details.clone()).or_default() += 1;
+            self.errors.add(details);
         } else {
             self.add_success(record);
         }
@@ -186,9 +184,7 @@ impl Accumulator {
         self.arrived.merge(other.arrived);
         self.sent.merge(other.sent);
         self.track.merge(other.track);
-        for (details, count) in other.errors {
-            *self.errors.entry(details).or_default() += count;
-        }
+        self.errors.merge(other.errors);
         if let Some(window) = other.window {
             self.widen(window);
         }
@@ -229,24 +225,9 @@ impl Accumulator {
         let steady = self.frame.zip(self.window);
         let steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
         let samples = self.series[index!("request_latency")].len();
-        let mut errors: Vec<ErrorGroup> = self
-            .errors
-            .into_iter()
-            .map(|(details, count)| ErrorGroup { details, count })
-            .collect();
-        errors.sort_by(|a, b| {
-            let key = |g: &ErrorGroup| {
-                (
-                    g.details.code,
-                    g.details.kind.clone(),
-                    g.details.message.clone(),
-                )
-            };
-            b.count.cmp(&a.count).then_with(|| key(a).cmp(&key(b)))
-        });
         Summary {
             rows: quantile::finished(rows),
-            errors,
+            errors: self.errors.groups(),
             window: self.window.unwrap_or_default(),
             success_count: self.success_count,
             error_count: self.error_count,

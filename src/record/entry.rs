@@ -5,7 +5,7 @@
 
 use crate::clock::Nanos;
 use crate::endpoint::{PieceKind, Usage};
-use crate::record::{EventMark, RequestId};
+use crate::record::{ErrorClass, EventMark, RequestId};
 
 /// One request sent, with its outcome. Lengths of time are from [`Record::wall_start_ns`] (the request's start) unless said
 /// otherwise.
@@ -63,6 +63,10 @@ pub struct Record {
     pub status: u16,
     /// Why it is not a success. `None` means a valid record.
     pub error: Option<ErrorDetails>,
+    /// `Retry-After` of a reply that is no 2xx, as sent: seconds or a date.
+    pub retry_after: Option<String>,
+    /// What the server packed the body with, though it was not asked to.
+    pub coding: Option<&'static str>,
     /// It was cut by the end of the run (grace or interrupt), not by the peer.
     pub cancelled: bool,
     /// It was cut on purpose: an error with AIPerf's code 499, and one of its error records.
@@ -154,6 +158,8 @@ pub struct ErrorDetails {
     pub kind: String,
     /// What happened, at most 4,096 characters.
     pub message: String,
+    /// What kind of failure it was; AIPerf has none.
+    pub class: ErrorClass,
 }
 
 /// HTTP trace of one request (k6's names). Lengths from the request's start, unless said otherwise.

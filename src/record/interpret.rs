@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::counting::{InputCount, input_count};
-use super::failure::{failure, header_lines, reason_phrase};
+use super::failure::{failure, header_lines, reason_phrase, retry_after};
 use super::reading::{Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
@@ -15,6 +15,7 @@ use crate::config::{ExportLevel, Plan};
 use crate::dataset::{ContextMode, Corpus, Turn};
 use crate::endpoint::{Api, Bodies};
 use crate::tokenizer::Tokenizer;
+use crate::wire::Coding;
 
 /// Makes records. It owns the counts of prompts already seen; one is enough for a run, and several may work side by side.
 pub struct Interpreter {
@@ -113,6 +114,8 @@ impl Interpreter {
             status: exchange.head.map_or(0, |head| head.status),
             leaves_a_gap: error.is_some() && !cancelled && live && !exchange.id.last_turn,
             error,
+            retry_after: retry_after(exchange),
+            coding: exchange.head.and_then(|head| head.coding.map(Coding::name)),
             cancelled,
             cancelled_on_purpose: outcome == Outcome::Cancelled,
             trace: self.trace(&moments),

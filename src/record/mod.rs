@@ -3,6 +3,7 @@
 //! In: finished exchanges. Out: one [`Record`] per request sent.
 //! Never: touches a socket, and never drops a request.
 
+mod class;
 mod counting;
 mod entry;
 mod exchange;
@@ -12,6 +13,7 @@ mod listening;
 mod reading;
 mod tally;
 
+pub use class::{Cause, ErrorClass};
 pub use entry::{Chunk, ErrorDetails, Record, ReplyEvent, TokenCounts, Trace};
 pub use exchange::{EventMark, Exchange, Link, Outcome, Read, RequestId, Ticks};
 pub use interpret::Interpreter;

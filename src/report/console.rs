@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use crate::clock::Nanos;
-use crate::metric::{Group, Row, Steady, Summary};
+use crate::metric::{ErrorGroup, Group, Row, Steady, Summary};
 use crate::report::number::thousands;
 use crate::report::{ArtifactNames, ClientReport, RunReport, escape_controls, tokens};
 
@@ -143,6 +143,15 @@ fn errors(out: &mut String, summary: &Summary, width: u16) {
         ]);
     }
     print(out, "tokenring | Error Summary", &errors);
+    let mut classes = table(width, &["Class", "What happened", "Count"]);
+    for (class, count) in ErrorGroup::classes(&summary.errors) {
+        classes.add_row(vec![
+            class.name().to_owned(),
+            class.words().to_owned(),
+            count.to_string(),
+        ]);
+    }
+    print(out, "tokenring | Errors by Class", &classes);
 }
 
 /// Prints one group; says whether a percentile was marked.

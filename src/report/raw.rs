@@ -39,6 +39,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    error_class: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cache_bust_marker: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_bust_target: Option<&'static str>,
@@ -93,6 +95,7 @@ impl RawWriter {
             responses: &responses(exchange, record, calibration),
             payload: payload(body),
             error: record_error(record),
+            error_class: record.error.as_ref().map(|error| error.class.name()),
             cache_bust_marker: marker,
             cache_bust_target: marker.and(self.cache_bust).map(CacheBust::name),
             stamps: stamps(exchange, calibration),

@@ -113,6 +113,8 @@ impl RecordsWriter {
         }
         if let Some(error) = record_error(record) {
             line.insert("error".to_owned(), error);
+            let class = record.error.as_ref().map(|error| error.class.name());
+            line.insert("error_class".to_owned(), json!(class));
             if let Some(arrived) = arrived(record) {
                 line.insert("arrived".to_owned(), arrived);
             }
@@ -177,8 +179,8 @@ pub(super) fn error(details: &ErrorDetails) -> Json {
     Json::Object(out)
 }
 
-/// The error of one record. A request that was cut on purpose also says in `details`, which no group of errors looks at, what had
-/// arrived.
+/// The error of one record. In `details`, which no group of errors looks at, a request that was cut on purpose says what had arrived,
+/// and one that was refused for now when to come again.
 pub(super) fn record_error(record: &Record) -> Option<Json> {
     let mut out = error(record.error.as_ref()?);
     if record.cancelled_on_purpose {
@@ -186,6 +188,8 @@ pub(super) fn record_error(record: &Record) -> Option<Json> {
             "content_events": record.chunks.len(),
             "body_bytes": record.trace.bytes_received,
         });
+    } else if let Some(retry_after) = &record.retry_after {
+        out["details"] = json!({ "retry_after": retry_after });
     }
     Some(out)
 }

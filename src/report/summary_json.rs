@@ -86,6 +86,7 @@ pub(super) fn render_summary(
     );
     put("incomplete_reason", json!(report.incomplete_reason));
     put("error_summary", errors(&summary.errors));
+    put("error_classes", classes(&summary.errors));
     put("start_time", json!(local_time(summary.window.start_ns)));
     put("end_time", json!(local_time(summary.window.end_ns)));
     if let Some(warmup) = warmup {
@@ -195,9 +196,22 @@ pub(super) fn errors(groups: &[ErrorGroup]) -> Value {
         json!({
             "error_details": records::error(&g.details),
             "count": g.count,
+            "class": g.details.class.name(),
         })
     });
     Value::Array(groups.collect())
+}
+
+/// How many failed in which way, in the order in which a request comes to them; null when none did.
+fn classes(groups: &[ErrorGroup]) -> Value {
+    let counts = ErrorGroup::classes(groups);
+    if counts.is_empty() {
+        return Value::Null;
+    }
+    let counts = counts
+        .iter()
+        .map(|(class, count)| (class.name().to_owned(), json!(count)));
+    Value::Object(counts.collect())
 }
 
 fn client(client: &ClientReport, summary: &Summary) -> Value {

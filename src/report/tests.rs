@@ -53,6 +53,7 @@ fn plan(directory: &Path, prefix: Option<&str>) -> Plan {
         endpoint: EndpointPlan {
             streaming: true,
             request_timeout: Nanos(1),
+            time_limits: crate::config::TimeLimits::default(),
             ..EndpointPlan::plain(EndpointKind::Chat)
         },
         tokenizer: TokenizerPlan {
@@ -132,6 +133,7 @@ fn report(directory: &Path, prefix: Option<&str>, stats: Stats) -> RunReport {
                 code: Some(500),
                 kind: "Internal Server Error".into(),
                 message: "bad \u{1b}[31mred\u{7}".into(),
+                class: crate::record::ErrorClass::HttpStatus,
             },
             count: 1,
         }],

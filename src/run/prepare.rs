@@ -158,6 +158,7 @@ impl Prepared {
                 idle: endpoint.network.keepalive_idle,
             },
             request_timeout: endpoint.request_timeout,
+            time_limits: endpoint.time_limits,
             cancellation: self.material.plan.cancellation,
             stop_grace: STOP_GRACE,
             limits: Limits::default(),

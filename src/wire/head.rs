@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
-use super::Fault;
+use super::{Coding, Fault};
 
 /// What the engine must know of a response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Head {
     pub keep_alive: bool,
     /// What the body is.
     pub content: ContentKind,
+    /// What the body is packed with; the body that is handed on is not.
+    pub coding: Option<Coding>,
 }
 
 impl Head {
@@ -68,8 +70,17 @@ pub(super) struct Parsed {
     /// A transfer coding that is not `chunked` was named.
     foreign_transfer: bool,
     length: Option<Result<u64, Fault>>,
-    encoded: bool,
+    encoded: Encoded,
     content: ContentKind,
+}
+
+/// What `Content-Encoding` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoded {
+    Plain,
+    As(Coding),
+    /// Not known, or several at once: what packs a body twice is a mistake of some proxy, not a way to save bytes.
+    Unknown,
 }
 
 /// Reads a complete head, blank line included.
@@ -96,7 +107,7 @@ pub(super) fn parse(bytes: &[u8], header_count: usize) -> Result<Parsed, Fault> 
         chunked: 0,
         foreign_transfer: false,
         length: None,
-        encoded: false,
+        encoded: Encoded::Plain,
         content: ContentKind::Other,
     };
     for header in response.headers.iter() {
@@ -111,9 +122,9 @@ impl Parsed {
         self.status
     }
 
-    /// The body is in a content coding, and there is a body.
-    pub(super) fn is_encoded(&self) -> bool {
-        self.encoded && !self.is_empty()
+    /// The body is in a content coding that cannot be taken off, and there is a body.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.encoded == Encoded::Unknown && !self.is_empty()
     }
 
     fn is_empty(&self) -> bool {
@@ -147,7 +158,12 @@ impl Parsed {
                 self.persist |= item.eq_ignore_ascii_case(b"keep-alive");
             }
         } else if name.eq_ignore_ascii_case("content-encoding") {
-            self.encoded |= items(value).any(|item| !item.eq_ignore_ascii_case(b"identity"));
+            for item in items(value).filter(|item| !item.eq_ignore_ascii_case(b"identity")) {
+                self.encoded = match (self.encoded, Coding::named(item)) {
+                    (Encoded::Plain, Some(coding)) => Encoded::As(coding),
+                    _ => Encoded::Unknown,
+                };
+            }
         }
     }
 
@@ -176,6 +192,10 @@ impl Parsed {
             framing,
             keep_alive,
             content: self.content,
+            coding: match self.encoded {
+                Encoded::As(coding) if !self.is_empty() => Some(coding),
+                _ => None,
+            },
         })
     }
 }

@@ -4,14 +4,18 @@
 //! input, or memory beyond [`Limits`]. Imports nothing of this crate.
 
 mod chunked;
+mod coding;
 mod head;
+mod inflate;
 mod request;
 mod response;
 mod sse;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod zstd;
 
+pub use coding::Coding;
 pub use head::{ContentKind, Framing, Head, header_lines, reason_phrase};
 pub use request::write_request_head;
 pub use response::Response;
@@ -44,8 +48,10 @@ pub struct Limits {
     pub trailer_bytes: usize,
     /// One server-sent event.
     pub event_bytes: usize,
-    /// Whole body after transfer decoding.
+    /// Whole body after transfer decoding, and again after content decoding.
     pub body_bytes: usize,
+    /// Plain bytes of a body for each coded one, beyond a first MiB of plain ones.
+    pub density: usize,
 }
 
 impl Default for Limits {
@@ -58,6 +64,7 @@ impl Default for Limits {
             trailer_bytes: 32 << 10,
             event_bytes: 16 << 20,
             body_bytes: 1 << 30,
+            density: 200,
         }
     }
 }
@@ -77,8 +84,12 @@ pub enum Fault {
     BadLength,
     /// A transfer coding other than `chunked`.
     BadTransferEncoding,
-    /// A content coding that was not asked for (gzip and the like).
+    /// A content coding, none of which was asked for, that is not known, or several at once.
     UnaskedEncoding,
+    /// The body is not what its content coding says.
+    BadEncoding,
+    /// The body grows beyond all measure when its content coding is taken off.
+    EncodingTooDense,
     /// A chunk-size line that is not one, or overflows.
     BadChunkSize,
     /// A chunk not followed by a line end.
@@ -103,6 +114,12 @@ pub enum Fault {
     ConnectRefused,
     /// Connecting took too long.
     ConnectTimeout,
+    /// No byte of the reply came in time.
+    FirstByteTimeout,
+    /// No further byte of the reply came in time.
+    IdleTimeout,
+    /// The request could not be written whole, and nothing was answered.
+    WriteFailed,
     /// No local address or port, or no descriptor, was left.
     LocalExhausted,
     /// The proxy could not be reached.
@@ -133,7 +150,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault, in the order of the variants.
-    pub const ALL: [Fault; 32] = [
+    pub const ALL: [Fault; 37] = [
         Fault::BadHead,
         Fault::HeadTooLarge,
         Fault::TooManyInterim,
@@ -141,6 +158,8 @@ impl Fault {
         Fault::BadLength,
         Fault::BadTransferEncoding,
         Fault::UnaskedEncoding,
+        Fault::BadEncoding,
+        Fault::EncodingTooDense,
         Fault::BadChunkSize,
         Fault::BadChunkEnd,
         Fault::BadTrailer,
@@ -153,6 +172,9 @@ impl Fault {
         Fault::ConnectFailed,
         Fault::ConnectRefused,
         Fault::ConnectTimeout,
+        Fault::FirstByteTimeout,
+        Fault::IdleTimeout,
+        Fault::WriteFailed,
         Fault::LocalExhausted,
         Fault::ProxyUnreachable,
         Fault::ProxyAuthentication,
@@ -179,6 +201,8 @@ impl Fault {
             Fault::BadLength => "BadLength",
             Fault::BadTransferEncoding => "BadTransferEncoding",
             Fault::UnaskedEncoding => "UnaskedEncoding",
+            Fault::BadEncoding => "BadEncoding",
+            Fault::EncodingTooDense => "EncodingTooDense",
             Fault::BadChunkSize => "BadChunkSize",
             Fault::BadChunkEnd => "BadChunkEnd",
             Fault::BadTrailer => "BadTrailer",
@@ -191,6 +215,9 @@ impl Fault {
             Fault::ConnectFailed => "ConnectFailed",
             Fault::ConnectRefused => "ConnectRefused",
             Fault::ConnectTimeout => "ConnectTimeout",
+            Fault::FirstByteTimeout => "FirstByteTimeout",
+            Fault::IdleTimeout => "IdleTimeout",
+            Fault::WriteFailed => "WriteFailed",
             Fault::LocalExhausted => "LocalExhausted",
             Fault::ProxyUnreachable => "ProxyUnreachable",
             Fault::ProxyAuthentication => "ProxyAuthentication",
@@ -222,7 +249,11 @@ impl Fault {
             }
             Fault::BadTransferEncoding => "The response uses a transfer coding other than chunked.",
             Fault::UnaskedEncoding => {
-                "The response is compressed although no content coding was asked for."
+                "The response is compressed in a way that is not known, or in several at once; none was asked for."
+            }
+            Fault::BadEncoding => "The response's compressed body is broken.",
+            Fault::EncodingTooDense => {
+                "The response's compressed body grows beyond all measure when it is unpacked."
             }
             Fault::BadChunkSize => {
                 "A chunk-size line is malformed, too long, or its size is too large."
@@ -251,6 +282,11 @@ impl Fault {
             }
             Fault::ProxyRefused => "The proxy did not open a tunnel to the server.",
             Fault::ProxyBadReply => "What the proxy answered is no answer to CONNECT.",
+            Fault::FirstByteTimeout => "The first byte of the response did not come in time.",
+            Fault::IdleTimeout => "No further byte of the response came in time.",
+            Fault::WriteFailed => {
+                "The request could not be written whole, and the server answered nothing."
+            }
             Fault::Tls => "TLS failed in the handshake or a record.",
             Fault::TlsNotSpoken => {
                 "The server's first bytes are no TLS; a plain server needs http:// in --url."

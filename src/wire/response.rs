@@ -4,6 +4,7 @@
 //! [`Limits`], or a result that depends on how the reads cut the bytes.
 
 use super::chunked::Chunked;
+use super::coding::Decoder;
 use super::head::{self, Head};
 use super::{Fault, Framing, Limits, Step};
 
@@ -51,6 +52,10 @@ pub struct Response {
     received: u64,
     started: bool,
     head: Option<Head>,
+    /// Takes the content coding off; there only where the head names one.
+    decoder: Option<Box<Decoder>>,
+    /// What came of a coded body in this read.
+    coded: Vec<u8>,
 }
 
 impl Response {
@@ -66,6 +71,8 @@ impl Response {
             received: 0,
             started: false,
             head: None,
+            decoder: None,
+            coded: Vec::new(),
         }
     }
 
@@ -78,6 +85,7 @@ impl Response {
         self.received = 0;
         self.started = false;
         self.head = None;
+        self.decoder = None;
     }
 
     /// Feeds one read. Appends the final head's raw bytes (status line to blank line) to `head_bytes` and decoded body bytes to
@@ -99,13 +107,10 @@ impl Response {
             }
         }
         let rest = &input[used..];
-        let step = match &mut self.state {
-            State::Head => Step::More,
-            State::Length(left) => feed_length(left, rest, &mut self.received, body),
-            State::Chunked(chunked) => chunked.feed(rest, &self.limits, &mut self.received, body),
-            State::UntilClose => feed_until_close(rest, &self.limits, &mut self.received, body),
-            State::Done => Step::Done(0),
-            State::Wrong(fault) => Step::Wrong(*fault),
+        let step = if self.decoder.is_none() {
+            self.feed_body(rest, body)
+        } else {
+            self.feed_coded(rest, body)
         };
         match step {
             Step::Done(bytes) => {
@@ -122,6 +127,10 @@ impl Response {
         match self.state {
             State::Done => Ok(()),
             State::UntilClose => {
+                if let Some(Err(fault)) = self.decoder.as_ref().map(|decoder| decoder.finish()) {
+                    self.state = State::Wrong(fault);
+                    return Err(fault);
+                }
                 self.state = State::Done;
                 Ok(())
             }
@@ -146,6 +155,40 @@ impl Response {
     fn fail<T>(&mut self, fault: Fault) -> Step<T> {
         self.state = State::Wrong(fault);
         Step::Wrong(fault)
+    }
+
+    /// Takes the framing off.
+    #[inline]
+    fn feed_body(&mut self, rest: &[u8], body: &mut Vec<u8>) -> Step<usize> {
+        match &mut self.state {
+            State::Head => Step::More,
+            State::Length(left) => feed_length(left, rest, &mut self.received, body),
+            State::Chunked(chunked) => chunked.feed(rest, &self.limits, &mut self.received, body),
+            State::UntilClose => feed_until_close(rest, &self.limits, &mut self.received, body),
+            State::Done => Step::Done(0),
+            State::Wrong(fault) => Step::Wrong(*fault),
+        }
+    }
+
+    /// Takes the framing off, and then the coding.
+    #[cold]
+    fn feed_coded(&mut self, rest: &[u8], body: &mut Vec<u8>) -> Step<usize> {
+        if matches!(self.state, State::Done | State::Wrong(_)) {
+            return self.feed_body(rest, body);
+        }
+        let mut coded = std::mem::take(&mut self.coded);
+        coded.clear();
+        let mut step = self.feed_body(rest, &mut coded);
+        if let Some(decoder) = &mut self.decoder {
+            // A fault of the coding comes first in the stream: the framing's is behind all that it let through.
+            if let Err(fault) = decoder.feed(&coded, &self.limits, body) {
+                step = Step::Wrong(fault);
+            } else if let (Step::Done(_), Err(fault)) = (step, decoder.finish()) {
+                step = Step::Wrong(fault);
+            }
+        }
+        self.coded = coded;
+        step
     }
 
     /// Collects heads until the final one is complete; Done carries the bytes used.
@@ -210,9 +253,10 @@ impl Response {
             Err(fault) => return Step::Wrong(fault),
         };
         self.head = Some(head);
-        if parsed.is_encoded() {
+        if parsed.is_unreadable() {
             return Step::Wrong(Fault::UnaskedEncoding);
         }
+        self.decoder = head.coding.map(Decoder::new);
         self.buffer.clear();
         self.state = match head.framing {
             Framing::Empty => State::Length(0),

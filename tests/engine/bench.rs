@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokenring::clock::{Nanos, Rate, Tick};
 use tokenring::config::{
     Arrivals, CancellationPlan, ConnectionReuse, EndpointKind, EndpointPlan, PhaseKind, PhasePlan,
-    SlotPlan, StopRule, UrlStrategy,
+    SlotPlan, StopRule, TimeLimits, UrlStrategy,
 };
 use tokenring::driver::StampSource;
 use tokenring::driver::simulated::{Outcome, Simulation, VirtualClock};
@@ -34,6 +34,7 @@ pub(crate) struct Bench {
     pub(crate) reuse: ConnectionReuse,
     pub(crate) connects: ConnectRules,
     pub(crate) request_timeout: Nanos,
+    pub(crate) time_limits: TimeLimits,
     pub(crate) stop_grace: Nanos,
     pub(crate) cancellation: Option<CancellationPlan>,
     pub(crate) url_weights: Option<Vec<u32>>,
@@ -95,6 +96,7 @@ impl Bench {
             reuse: ConnectionReuse::Pooled,
             connects: ConnectRules::default(),
             request_timeout: Nanos::from_millis(600_000),
+            time_limits: TimeLimits::default(),
             stop_grace: Nanos::from_millis(1_000),
             cancellation: None,
             url_weights: None,
@@ -149,6 +151,7 @@ impl Bench {
             reuse: self.reuse,
             connects: self.connects,
             request_timeout: self.request_timeout,
+            time_limits: self.time_limits,
             stop_grace: self.stop_grace,
             limits: Limits::default(),
             seed: self.seed,

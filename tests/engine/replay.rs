@@ -197,6 +197,7 @@ fn engine(concurrency: usize, sink: Box<dyn Sink>) -> Engine {
         reuse: ConnectionReuse::Pooled,
         connects: ConnectRules::default(),
         request_timeout: Nanos::from_millis(600_000),
+        time_limits: tokenring::config::TimeLimits::default(),
         stop_grace: Nanos::from_millis(1_000),
         limits: Limits::default(),
         seed: 1,

@@ -52,6 +52,7 @@ impl Hand {
             reuse: ConnectionReuse::Pooled,
             connects: ConnectRules::default(),
             request_timeout: Nanos::from_millis(600_000),
+            time_limits: tokenring::config::TimeLimits::default(),
             stop_grace: Nanos(0),
             limits: Limits::default(),
             seed: 1,

@@ -95,6 +95,10 @@ pub const WORKING: &[Flag] = working_table! {
         ["--url-strategy"] Choice(&["round_robin", "weighted"]), "round-robin", "How a URL is picked for a session: round-robin, or weighted in turn by --url-weights.";
         ["--url-weights"] List, "", "Weight of each --url, such as 3,1: of four sessions the first URL gets three.";
         ["--request-timeout-seconds"] Above(0.0), "21600", "Whole-request limit in seconds, connecting included.";
+        ["--connect-timeout-seconds"] Above(0.0), "none", "Longest wait for a connection in seconds, TLS included.";
+        ["--first-byte-timeout-seconds"] Above(0.0), "none", "Longest wait for the reply's first byte in seconds, from the request's last byte.";
+        ["--idle-timeout-seconds"] Above(0.0), "none", "Longest wait between bytes of a reply in seconds; keep-alives of a stream do not count.";
+        ["--keep-alive-resets-idle"] Switch, "", "Comments and empty events of a stream begin the idle limit anew.";
         ["--wait-for-model-timeout"] AtLeast(0.0), "0", "Probe the server for up to this many seconds before the run; 0 does not.";
         ["--wait-for-model-mode"] Choice(&["models", "inference", "both"]), "inference", "What the probe asks: the model list, a one-token request, or both.";
         ["--wait-for-model-interval"] Above(0.0), "5", "Seconds between probes.";
