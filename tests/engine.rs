@@ -17,6 +17,9 @@ mod check;
 #[path = "engine/handover.rs"]
 mod handover;
 
+#[path = "engine/limits.rs"]
+mod limits;
+
 #[path = "engine/listening.rs"]
 mod listening;
 #[path = "engine/secure.rs"]
