@@ -20,6 +20,9 @@ mod eyeballs;
 #[path = "engine/handover.rs"]
 mod handover;
 
+#[path = "engine/limits.rs"]
+mod limits;
+
 #[path = "engine/listening.rs"]
 mod listening;
 #[path = "engine/proxies.rs"]
