@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
 use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
-use crate::record::{Exchange, Outcome};
+use crate::record::{Exchange, Outcome, Read};
 use crate::schedule::{CancellationDraw, Shard};
 use crate::wire::Fault;
 
@@ -325,8 +325,9 @@ impl Engine {
         if !flight.is_unmarked() {
             self.unmarked.push(conn);
         }
-        let came = arrival(stamp, self.setup.stamps);
         let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        let read = flight.exchange.reads.last();
+        let came = read.map_or(stamp.tick, Read::arrival);
         if flight.prefill && prefill::is_over(flight, events, &*self.workload) {
             flight.prefill = false;
             let phase = flight.exchange.id.phase;

@@ -43,7 +43,7 @@ pub(crate) struct Bench {
 }
 
 /// What is said.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     /// Most turns of a conversation; each has 1 up to this many.
     pub(crate) turns: u32,
