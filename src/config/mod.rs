@@ -4,6 +4,7 @@
 //! leaves a value unchecked for a later room.
 
 mod affinity;
+mod api_key;
 mod cache_bust;
 mod calibrate;
 mod cancellation;
@@ -29,6 +30,8 @@ mod parse;
 mod plan;
 mod prompts;
 mod rate;
+mod secrets;
+mod shown;
 mod slices;
 mod slots;
 mod tls;
@@ -55,6 +58,8 @@ pub use parse::{Command, check_goodput, parse};
 pub use plan::*;
 pub use prompts::{PromptPlan, RandomStyle, RangePlan};
 pub use rate::{Gaps, LatePolicy, RateCurve, RatePoint};
+pub use secrets::Secrets;
+pub use shown::shown_arguments;
 pub use slices::{Attribution, SlicePlan};
 pub use slots::SlotPlan;
 pub use tls::{Identity, TlsPlan};

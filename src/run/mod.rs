@@ -25,6 +25,7 @@ mod queue;
 mod ready;
 mod recorder;
 mod rivals;
+mod title;
 mod tls;
 mod watch;
 mod watched;
@@ -38,6 +39,7 @@ use machine::Machine;
 use prepare::Prepared;
 use recorder::{Live, Recorded, Recorder, RecorderParts};
 use rivals::Rivals;
+pub use title::arguments;
 use watched::Watched;
 
 /// Why a run could not start. Nothing was sent.

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::{Plan, WaitForModel, WaitMode};
+use crate::config::{Plan, Secrets, WaitForModel, WaitMode};
 use crate::endpoint::Api;
 
 use super::RunError;
@@ -27,6 +27,8 @@ pub(super) fn wait(api: &Api, plan: &Plan) -> Result<(), RunError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let seconds = probe.timeout.seconds();
+            let secrets = Secrets::of(&plan.endpoint);
+            let reason = secrets.hide(&reason);
             return Err(RunError::NotReady(format!(
                 "not ready after {seconds} s: {reason}"
             )));
