@@ -108,9 +108,14 @@ impl RawWriter {
         })
     }
 
-    /// Hands all lines to the system; called at least once a second.
+    /// Hands all lines to the system; called every 100 ms.
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.lines.flush()
+    }
+
+    /// The last lines; an earlier run's file, which stood aside until now, goes.
+    pub fn finish(&mut self) -> Result<(), ReportError> {
+        self.lines.finish()
     }
 }
 

@@ -159,6 +159,8 @@ impl Ending {
 pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let seed = *plan.random_seed.get_or_insert_with(rand::random);
     let names = ArtifactNames::new(&plan.output);
+    watch::outlive_file_limits()?;
+    names.check_folder()?;
     let log = Arc::new(Log::create(&names.log(), plan.output.log_level)?);
     names.take_mark_away()?;
     log.line(

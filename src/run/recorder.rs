@@ -14,7 +14,7 @@ use crate::engine::Stop;
 use crate::metric::{Accumulator, Context, PhaseFrame, Slice, Slices, request};
 use crate::record::{Exchange, Interpreter, Record};
 use crate::report::{
-    ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError,
+    ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError, tell,
 };
 
 use crate::schedule::{Schedule, Shard, Verdict};
@@ -321,6 +321,7 @@ impl Recorder {
             .log
             .line(crate::config::LogLevel::Error, &error.to_string());
         if self.write_error.is_none() {
+            tell(&format!("Error: {error}; the run goes on without it"));
             self.write_error = Some(error);
         }
         self.files = Files::default();
@@ -377,8 +378,22 @@ impl Recorder {
         }
     }
 
+    /// The last lines; earlier runs' files go only when these are whole.
+    fn finish_files(&mut self) {
+        let mut outcome = Ok(());
+        if let Some(file) = &mut self.files.records {
+            outcome = outcome.and(file.finish());
+        }
+        if let Some(file) = &mut self.files.raw {
+            outcome = outcome.and(file.finish());
+        }
+        if let Err(error) = outcome {
+            self.give_up_files(error);
+        }
+    }
+
     fn finish(mut self) -> Recorded {
-        self.flush();
+        self.finish_files();
         let names = ArtifactNames::new(&self.parts.plan.output);
         let mut files = Vec::new();
         if self.files.records.is_some() {
