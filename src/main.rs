@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<ExitCode> {
-    match parse(std::env::args_os().skip(1))? {
+    match parse(tokenring::run::arguments())? {
         Command::Profile(plan) => Ok(ExitCode::from(tokenring::run::profile(*plan)?.exit_code())),
         Command::MockServer(plan) => serve(&plan),
         Command::Calibrate(plan) => Ok(ExitCode::from(

@@ -25,6 +25,10 @@ mod chance;
 mod conversations;
 #[path = "e2e/datasets.rs"]
 mod datasets;
+#[path = "e2e/faults.rs"]
+mod faults;
+#[path = "e2e/faulty.rs"]
+mod faulty;
 #[path = "e2e/health.rs"]
 mod health;
 #[path = "e2e/links.rs"]
@@ -35,6 +39,8 @@ mod markers;
 mod relays;
 #[path = "e2e/replay.rs"]
 mod replay;
+#[path = "e2e/secrets.rs"]
+mod secrets;
 #[path = "e2e/server.rs"]
 mod server;
 #[path = "e2e/stops.rs"]

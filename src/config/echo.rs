@@ -54,7 +54,7 @@ pub fn is_secret_header(name: &str) -> bool {
     SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 
-fn is_secret_field(name: &str) -> bool {
+pub(super) fn is_secret_field(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let token = ["token", "key", "sig"].contains(&name.as_str())
         || name.ends_with("_token")
@@ -77,7 +77,7 @@ pub(super) fn cli_command(settings: &Settings) -> String {
     line
 }
 
-fn redact(flag: &Flag, value: &str) -> String {
+pub(super) fn redact(flag: &Flag, value: &str) -> String {
     let secret: fn(&str) -> bool = match flag.names[0] {
         "--api-key" => return REDACTED.to_owned(),
         "--url" | "--custom-endpoint" | "--proxy" => {
@@ -176,6 +176,8 @@ const PLACES: &[(&str, &str)] = &[
         "endpoint.wait_for_model_interval",
     ),
     ("--api-key", "endpoint.api_key"),
+    ("--api-key-env", "endpoint.api_key_env"),
+    ("--api-key-file", "endpoint.api_key_file"),
     ("--header", "endpoint.headers"),
     ("--extra-inputs", "endpoint.extra"),
     ("--use-legacy-max-tokens", "endpoint.use_legacy_max_tokens"),

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::affinity;
+use super::api_key;
 use super::dialect::EndpointKind;
 use super::error::Problems;
 use super::lex::Settings;
@@ -52,7 +53,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
                 .unwrap_or(21_600.0),
         ),
         time_limits: limits::limits(settings, problems),
-        api_key: api_key(settings, problems),
+        api_key: api_key::api_key(settings, problems),
         headers: headers(settings, problems),
         session_header: session_header(settings, problems),
         affinity_headers: affinity::headers(|name| std::env::var(name).ok(), problems),
@@ -158,7 +159,7 @@ fn check_dependencies(settings: &Settings, kind: EndpointKind, problems: &mut Pr
 }
 
 /// A text that can stand in a header without ending it.
-fn fits_header(text: &str) -> bool {
+pub(super) fn fits_header(text: &str) -> bool {
     text.bytes().all(|b| b == b'\t' || (b >= b' ' && b != 0x7f))
 }
 
@@ -168,17 +169,6 @@ fn is_token(name: &str) -> bool {
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-}
-
-/// The key itself is not in the sentence, so that it stays out of logs.
-fn api_key(settings: &Settings, problems: &mut Problems) -> Option<String> {
-    let key = settings.text("--api-key")?;
-    if !fits_header(key) {
-        problems.push(
-            "--api-key has a control character in it, which no header may have; give the key alone",
-        );
-    }
-    Some(key.to_owned())
 }
 
 /// Headers that say how the body and the connection are framed; another value would break every request.

@@ -234,7 +234,7 @@ impl Settings {
     }
 }
 
-fn find(table: &[&'static Flag], spelling: &str) -> Option<&'static Flag> {
+pub(super) fn find(table: &[&'static Flag], spelling: &str) -> Option<&'static Flag> {
     table
         .iter()
         .copied()
@@ -242,7 +242,7 @@ fn find(table: &[&'static Flag], spelling: &str) -> Option<&'static Flag> {
 }
 
 /// A dash begins a flag, unless it stands alone or begins a number.
-fn looks_like_flag(argument: &str) -> bool {
+pub(super) fn looks_like_flag(argument: &str) -> bool {
     argument.len() > 1 && argument.starts_with('-') && argument.parse::<f64>().is_err()
 }
 

@@ -4,6 +4,7 @@
 //! leaves a value unchecked for a later room.
 
 mod affinity;
+mod api_key;
 mod cache_bust;
 mod calibrate;
 mod cancellation;
@@ -32,6 +33,8 @@ mod plan;
 mod prompts;
 mod proxy;
 mod rate;
+mod secrets;
+mod shown;
 mod slices;
 mod slots;
 mod tls;
@@ -61,6 +64,8 @@ pub use plan::*;
 pub use prompts::{PromptPlan, RandomStyle, RangePlan};
 pub use proxy::ProxyPlan;
 pub use rate::{Gaps, LatePolicy, RateCurve, RatePoint, RequestRate};
+pub use secrets::Secrets;
+pub use shown::shown_arguments;
 pub use slices::{Attribution, SlicePlan};
 pub use slots::SlotPlan;
 pub use tls::{Identity, TlsPlan};

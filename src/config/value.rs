@@ -131,18 +131,20 @@ fn pairs(raw: &[String], spelling: &str) -> Result<Map<String, Json>, String> {
     for text in raw {
         if text.trim_start().starts_with('{') {
             let object: Map<String, Json> = serde_json::from_str(text).map_err(|e| {
-                format!("{spelling} {text:?} begins like a JSON object but is none: {e}")
+                // Not the text itself: it may hold a key.
+                format!("{spelling} begins like a JSON object but is none: {e}")
             })?;
             all.extend(object);
             continue;
         }
-        for item in text.split(',') {
+        for (place, item) in (1..).zip(text.split(',')) {
+            let place: u32 = place;
             let Some((name, value)) = item
                 .split_once(':')
                 .filter(|(name, _)| !name.trim().is_empty())
             else {
                 return Err(format!(
-                    "{spelling} item {item:?} is not name:value; a comma separates items, so write values that have one as a \
+                    "{spelling} item {place} is not name:value; a comma separates items, so write values that have one as a \
                      JSON object"
                 ));
             };

@@ -17,14 +17,17 @@ use crate::engine::Engine;
 
 mod answer;
 mod chance;
+mod faults;
 mod network;
 mod peer;
 mod proxy;
 mod pump;
+mod sending;
 mod world;
 
 pub use answer::{Answer, Delimiter, Ending};
 pub use chance::Chance;
+pub use faults::Faults;
 
 /// Virtual time, readable while a simulation runs.
 #[derive(Clone, Debug, Default)]
@@ -39,105 +42,6 @@ impl VirtualClock {
 
     fn set(&self, now: Tick) {
         self.0.store(now.0, Ordering::Relaxed);
-    }
-}
-
-/// How probable each thing is that goes wrong, 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
-    /// A read takes only a part of what is there.
-    pub split: f64,
-    /// All reads of a connection take at most three bytes.
-    pub bytewise: f64,
-    /// A read comes up to 5 ms late and finds more.
-    pub merge: f64,
-    /// Bytes travel up to 3 ms longer.
-    pub slow: f64,
-    /// The engine wakes up to 200 us late.
-    pub lag: f64,
-    /// The completion of a send comes up to 4 ms late, perhaps after the response.
-    pub late_sent: f64,
-    /// A request arrives in pieces.
-    pub request_split: f64,
-    /// Completions of a connection are still reported after it was closed.
-    pub stale: f64,
-    /// An answer stops and nothing more comes.
-    pub stall: f64,
-    /// An answer is reset, before its head or inside.
-    pub reset: f64,
-    /// An answer ends early in order.
-    pub truncate: f64,
-    /// An answer's head is no HTTP.
-    pub garbage: f64,
-    /// A chunk size is no number.
-    pub bad_chunk: f64,
-    /// Bytes follow an answer.
-    pub surplus: f64,
-    /// A body does not end although all of it has come.
-    pub open_body: f64,
-    /// A request is answered before its body has come, and the connection is closed.
-    pub early_answer: f64,
-    /// A kept connection is closed within 20 ms.
-    pub idle_close: f64,
-    /// A used connection is closed just as a request comes.
-    pub close_on_request: f64,
-    /// A connection is closed as soon as it is accepted.
-    pub early_close: f64,
-    /// Connecting is refused.
-    pub refuse: f64,
-    /// Connecting is never answered.
-    pub silent_connect: f64,
-    /// A send fails in the middle.
-    pub send_error: f64,
-    /// A TLS server ends without close_notify.
-    pub no_close_notify: f64,
-}
-
-impl Faults {
-    /// Nothing goes wrong.
-    #[must_use]
-    pub fn none() -> Faults {
-        Faults::default()
-    }
-
-    /// Nothing goes wrong, but reads are cut and joined anyhow, and nothing comes on time.
-    #[must_use]
-    pub fn rough() -> Faults {
-        Faults {
-            split: 0.2,
-            bytewise: 0.03,
-            merge: 0.2,
-            slow: 0.2,
-            lag: 0.3,
-            request_split: 0.3,
-            stale: 0.5,
-            ..Faults::default()
-        }
-    }
-
-    /// Everything that can go wrong does, with `probability` each.
-    #[must_use]
-    pub fn all(probability: f64) -> Faults {
-        let p = probability;
-        Faults {
-            late_sent: p,
-            stall: p,
-            reset: p,
-            truncate: p,
-            garbage: p,
-            bad_chunk: p,
-            surplus: p,
-            open_body: p,
-            early_answer: p,
-            idle_close: p,
-            close_on_request: p,
-            early_close: p,
-            refuse: p,
-            silent_connect: p,
-            send_error: p,
-            no_close_notify: p,
-            ..Faults::rough()
-        }
     }
 }
 
@@ -202,6 +106,8 @@ pub struct Outcome {
     pub now: Tick,
     /// The engines.
     pub engines: Vec<Engine>,
+    /// Events that happened.
+    pub events: u64,
     /// All requests that servers took, in order.
     pub requests: Vec<SeenRequest>,
     /// Most requests being answered at once: from the last byte of the request to the last byte of the answer.
@@ -216,7 +122,7 @@ pub struct Outcome {
     pub sockets_left: usize,
     /// Send buffers that were not given back.
     pub buffers_left: usize,
-    /// Breaches of the driver's contract: two sends at once, a connection opened over another.
+    /// Breaches of the driver's contract: two sends at once, a connection opened over another, an operation on one that is closed.
     pub breaches: Vec<String>,
     /// Times for which engines said that a send would be due.
     pub announced: BTreeSet<Tick>,
@@ -240,6 +146,8 @@ pub struct Simulation {
     pub seed: u64,
     /// What goes wrong.
     pub faults: Faults,
+    /// Reads bear the kernel's stamp as well: when their newest byte came.
+    pub kernel_stamps: bool,
     /// Time from one end of a connection to the other.
     pub latency: Nanos,
     /// What is behind which address; plain open servers where nothing is said.
@@ -265,6 +173,7 @@ impl Simulation {
         Simulation {
             seed,
             faults: Faults::none(),
+            kernel_stamps: false,
             latency: Nanos(50_000),
             hosts: BTreeMap::new(),
             proxies: BTreeMap::new(),

@@ -50,7 +50,11 @@ impl Engine {
         flight.exchange.ticks.end = match flight.exchange.reads.last() {
             // Its last byte may have come before its end was known: by the connection's, or after `[DONE]` by a time limit.
             Some(last) if outcome == Outcome::Success => last.arrival(),
-            _ => tick,
+            // A limit is over at its time, and something may have come after it that a late loop saw first.
+            last => {
+                let came = last.map_or(Tick(0), |last| last.tick);
+                tick.max(came).max(flight.exchange.ticks.latest())
+            }
         };
         self.unsent -= usize::from(std::mem::take(&mut flight.unsent));
         if std::mem::take(&mut flight.prefill) {

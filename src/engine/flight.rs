@@ -124,19 +124,25 @@ impl Flight {
         let step = self
             .response
             .feed(data, &mut exchange.head_bytes, &mut exchange.body);
-        exchange.reads.push(Read {
+        // Where a stamp was given up, the driver's stands for it, which is later; the next one may then be older than it. And what was
+        // left over on the connection came before this request, which it answers all the same, as far as can be told.
+        let last = exchange.reads.last();
+        let before = last.map_or(exchange.ticks.start, Read::arrival);
+        let stamped = stamp.kernel != Tick::NEVER && stamp.kernel >= before;
+        let read = Read {
             tick: stamp.tick,
             kernel: stamp.kernel,
             parsed: Tick::NEVER,
             body_end: exchange.body.len() as u64,
             wire_bytes: u32::try_from(wire_bytes).unwrap_or(u32::MAX),
-            by_kernel: source == StampSource::Kernel && stamp.kernel != Tick::NEVER,
-        });
+            by_kernel: source == StampSource::Kernel && stamped,
+        };
+        exchange.reads.push(read);
         if exchange.head.is_none()
             && let Some(head) = self.response.head()
         {
             exchange.head = Some(head);
-            exchange.ticks.head_received = arrival(stamp, source);
+            exchange.ticks.head_received = read.arrival();
             self.scanning = head.is_success() && head.content == ContentKind::EventStream;
         }
         let before = self.done_seen;

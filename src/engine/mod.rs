@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::clock::{Nanos, Rate, Tick};
 use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
-use crate::record::{Exchange, Outcome};
+use crate::record::{Exchange, Outcome, Read};
 use crate::schedule::{CancellationDraw, Shard};
 use crate::wire::Fault;
 
@@ -388,9 +388,10 @@ impl Engine {
         if !flight.is_unmarked() {
             self.unmarked.push(conn);
         }
-        let came = arrival(stamp, self.setup.stamps);
         let began = !flight.response.started();
         let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        let read = flight.exchange.reads.last();
+        let came = read.map_or(stamp.tick, Read::arrival);
         flight.hear(events, stamp.tick, self.waits.keep_alive_counts);
         if began && self.waits.began(stamp.tick, conn, flight.serial) {
             self.quiet = None;

@@ -126,6 +126,23 @@ pub struct Ticks {
     pub end: Tick,
 }
 
+impl Ticks {
+    /// The last moment that came, but for the end.
+    #[must_use]
+    pub fn latest(&self) -> Tick {
+        let moments = [
+            self.start,
+            self.connect_end,
+            self.tls_end,
+            self.last_byte_sent,
+            self.first_byte_sent,
+            self.head_received,
+        ];
+        let came = moments.into_iter().filter(|&tick| tick != Tick::NEVER);
+        came.max().unwrap_or(Tick(0))
+    }
+}
+
 impl Default for Ticks {
     fn default() -> Self {
         let never = Tick::NEVER;

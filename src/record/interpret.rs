@@ -11,7 +11,7 @@ use super::failure::{failure, header_lines, reason_phrase, retry_after};
 use super::reading::{Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
-use crate::config::{ExportLevel, Plan};
+use crate::config::{ExportLevel, Plan, Secrets};
 use crate::dataset::{ContextMode, Corpus, Turn};
 use crate::endpoint::{Api, Bodies};
 use crate::tokenizer::Tokenizer;
@@ -24,6 +24,8 @@ pub struct Interpreter {
     corpus: Arc<Corpus>,
     bodies: Arc<Bodies>,
     tokenizer: Arc<dyn Tokenizer>,
+    /// Hidden in all that a server says, for some send back what they were sent.
+    secrets: Secrets,
     /// Input tokens of the known bodies, by conversation and turn.
     counted: HashMap<(u32, u32), InputCount>,
 }
@@ -39,6 +41,7 @@ impl Interpreter {
         tokenizer: Arc<dyn Tokenizer>,
     ) -> Self {
         Interpreter {
+            secrets: Secrets::of(&plan.endpoint),
             plan,
             api,
             corpus,
@@ -51,6 +54,31 @@ impl Interpreter {
     /// Understands one exchange. `keep_text` keeps the reply's text. Header lines of the trace are filled only when an export
     /// asks for them (`--export-http-trace`, or the raw level), events only at the raw level.
     pub fn interpret(
+        &mut self,
+        exchange: &Exchange,
+        calibration: &Calibration,
+        keep_text: bool,
+    ) -> Record {
+        let mut record = self.understand(exchange, calibration, keep_text);
+        if !self.secrets.is_empty() {
+            self.hide_secrets(&mut record);
+        }
+        record
+    }
+
+    fn hide_secrets(&self, record: &mut Record) {
+        let error = record.error.iter_mut();
+        let texts = error.flat_map(|error| [&mut error.kind, &mut error.message]);
+        let trace = &mut record.trace;
+        let values = trace.response_headers.iter_mut().map(|(_, value)| value);
+        let texts = texts.chain(values).chain([&mut trace.reason]);
+        let texts = texts
+            .chain(&mut record.text)
+            .chain(&mut record.finish_reason);
+        texts.for_each(|text| self.secrets.hide_in(text));
+    }
+
+    fn understand(
         &mut self,
         exchange: &Exchange,
         calibration: &Calibration,

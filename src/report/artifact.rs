@@ -110,6 +110,12 @@ impl ArtifactNames {
         }
     }
 
+    /// Makes the folder, and fails where it cannot be written or has no room.
+    pub fn check_folder(&self) -> Result<(), ReportError> {
+        std::fs::create_dir_all(&self.directory).map_err(ReportError::at(&self.directory))?;
+        check_room(&self.directory)
+    }
+
     /// The log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
@@ -127,6 +133,40 @@ pub(super) fn make_parent(path: &Path) -> Result<(), ReportError> {
         Some(parent) => std::fs::create_dir_all(parent).map_err(ReportError::at(parent)),
         None => Ok(()),
     }
+}
+
+/// What is written before a run to see whether its folder takes anything: more than the files' own beginnings.
+const PROBE_BYTES: usize = 64 << 10;
+
+/// An error where the folder of the artifacts cannot be written, or is full already, before anything is sent.
+pub(super) fn check_room(folder: &Path) -> Result<(), ReportError> {
+    let try_out = || {
+        let mut probe = tempfile::tempfile_in(folder)?;
+        probe.write_all(&vec![0; PROBE_BYTES])
+    };
+    try_out().map_err(ReportError::at(folder))
+}
+
+/// Where the file of an earlier run stands while a new one is written.
+fn earlier(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".earlier");
+    name.into()
+}
+
+/// Puts the file of an earlier run aside, so that a run that comes to nothing destroys nothing. What is no file is left where it is.
+pub(super) fn put_aside(path: &Path) -> Result<(), ReportError> {
+    let holds = |found: std::fs::Metadata| found.is_file() && found.len() > 0;
+    if std::fs::symlink_metadata(path).is_ok_and(holds) {
+        std::fs::rename(path, earlier(path)).map_err(ReportError::at(path))?;
+    }
+    Ok(())
+}
+
+/// The new file is whole: the earlier one goes.
+pub(super) fn let_go(path: &Path) {
+    // Where it stays, nothing is lost but room.
+    let _ = std::fs::remove_file(earlier(path));
 }
 
 /// Writes `text` as the whole of `path`.

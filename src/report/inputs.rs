@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::config::Secrets;
 use crate::report::ReportError;
 use crate::report::artifact::write_whole;
 
@@ -14,6 +15,8 @@ use crate::report::artifact::write_whole;
 pub struct InputBodies<'a> {
     /// Conversations.
     pub count: usize,
+    /// Hidden in the bodies.
+    pub secrets: &'a Secrets,
     /// Id and bodies of each, asked for in order from 0; `None` where it cannot be made any more.
     pub conversation: &'a dyn Fn(usize) -> Option<NamedBodies<'a>>,
 }
@@ -27,7 +30,10 @@ pub(super) fn write(path: &Path, inputs: &InputBodies<'_>) -> Result<(), ReportE
         file.write_all(b"{\n  \"data\": [")?;
         let conversations = (0..inputs.count).filter_map(inputs.conversation);
         for (index, (id, bodies)) in conversations.enumerate() {
-            let payloads: Vec<Value> = bodies.iter().map(|body| parse_body(body)).collect();
+            let payloads: Vec<Value> = bodies
+                .iter()
+                .map(|body| parse_body(body, inputs.secrets))
+                .collect();
             let entry = json!({"session_id": id, "payloads": payloads});
             let text = format!("{entry:#}").replace('\n', "\n    ");
             let lead = if index == 0 { "\n    " } else { ",\n    " };
@@ -38,7 +44,8 @@ pub(super) fn write(path: &Path, inputs: &InputBodies<'_>) -> Result<(), ReportE
     })
 }
 
-fn parse_body(body: &[u8]) -> Value {
-    serde_json::from_slice(body)
-        .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(body).into_owned()))
+fn parse_body(body: &[u8], secrets: &Secrets) -> Value {
+    let text = String::from_utf8_lossy(body);
+    let text = secrets.hide(&text);
+    serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::config::LogLevel;
-use crate::report::artifact::make_parent;
+use crate::report::artifact::{let_go, make_parent, put_aside};
 use crate::report::{ReportError, escape_controls};
 
 /// A log file; may be shared between threads off the hot path.
@@ -24,6 +24,7 @@ impl Log {
     /// Creates (or empties) the file; messages louder than `level` are dropped.
     pub fn create(path: &Path, level: LogLevel) -> Result<Log, ReportError> {
         make_parent(path)?;
+        put_aside(path)?;
         Ok(Log {
             file: Mutex::new(File::create(path).map_err(ReportError::at(path))?),
             level,
@@ -52,6 +53,11 @@ impl Log {
             // A full disk shows itself on the artifacts; the log must not end a run.
             let _ = file.write_all(line.as_bytes());
         }
+    }
+
+    /// The run has written all it had to: an earlier run's log goes.
+    pub fn finish(&self) {
+        let_go(&self.path);
     }
 
     /// Where it is.

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::Nanos;
 use crate::config::UiKind;
+use crate::report::escape_controls;
 
 /// How far the run is.
 #[derive(Clone, Debug, Default)]
@@ -79,9 +80,12 @@ impl Lines {
     }
 }
 
-/// Writes a line to standard error. Its reader may be gone (`2>&1 | head`), which is no reason for a run to die.
+/// Writes lines to standard error, without what would steer a terminal: some name what a server or a file said. Its reader may be gone
+/// (`2>&1 | head`), which is no reason for a run to die.
 pub fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    for line in text.split('\n') {
+        let _ = writeln!(std::io::stderr(), "{}", escape_controls(line));
+    }
 }
 
 impl Progress {

@@ -14,7 +14,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use crate::clock::{Calibration, Tick};
-use crate::config::CacheBust;
+use crate::config::{CacheBust, Secrets};
 use crate::dataset::WARMUP_MARKER;
 use crate::record::{Exchange, Record, ReplyEvent};
 use crate::report::records::{LineFile, PhaseTag, metadata, record_error};
@@ -25,6 +25,7 @@ use crate::report::{ReportError, redact};
 pub struct RawWriter {
     lines: LineFile,
     cache_bust: Option<CacheBust>,
+    secrets: Secrets,
 }
 
 #[derive(Serialize)]
@@ -68,6 +69,7 @@ impl RawWriter {
         Ok(RawWriter {
             lines: LineFile::create(path)?,
             cache_bust: None,
+            secrets: Secrets::default(),
         })
     }
 
@@ -75,6 +77,12 @@ impl RawWriter {
     #[must_use]
     pub fn marked(self, cache_bust: Option<CacheBust>) -> RawWriter {
         RawWriter { cache_bust, ..self }
+    }
+
+    /// Hides these wherever a request or a reply shows them.
+    #[must_use]
+    pub fn hiding(self, secrets: Secrets) -> RawWriter {
+        RawWriter { secrets, ..self }
     }
 
     /// Adds one exchange; `body` is the request body that was sent.
@@ -92,8 +100,8 @@ impl RawWriter {
             start_perf_ns: record.monotonic_start_ns,
             request_headers: redact::headers(&record.trace.request_headers),
             status: (record.status != 0).then_some(record.status),
-            responses: &responses(exchange, record, calibration),
-            payload: payload(body),
+            responses: &responses(exchange, record, calibration, &self.secrets),
+            payload: payload(body, &self.secrets),
             error: record_error(record),
             error_class: record.error.as_ref().map(|error| error.class.name()),
             cache_bust_marker: marker,
@@ -103,9 +111,14 @@ impl RawWriter {
         })
     }
 
-    /// Hands all lines to the system; called at least once a second.
+    /// Hands all lines to the system; called every 100 ms.
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.lines.flush()
+    }
+
+    /// The last lines; an earlier run's file, which stood aside until now, goes.
+    pub fn finish(&mut self) -> Result<(), ReportError> {
+        self.lines.finish()
     }
 }
 
@@ -123,8 +136,9 @@ fn marker(target: CacheBust, body: &[u8]) -> Option<&str> {
 }
 
 /// The body as it was, when it is JSON on one line; compacted when it has line ends; as a string when it is no JSON.
-fn payload(body: &[u8]) -> Box<RawValue> {
+fn payload(body: &[u8], secrets: &Secrets) -> Box<RawValue> {
     let text = String::from_utf8_lossy(body);
+    let text = secrets.hide(&text);
     if !text.contains(['\n', '\r'])
         && let Ok(raw) = RawValue::from_string(text.clone().into_owned())
     {
@@ -177,7 +191,12 @@ fn reads(exchange: &Exchange, events: &[ReplyEvent], calibration: &Calibration) 
     lines
 }
 
-fn responses(exchange: &Exchange, record: &Record, calibration: &Calibration) -> Vec<Value> {
+fn responses(
+    exchange: &Exchange,
+    record: &Record,
+    calibration: &Calibration,
+    secrets: &Secrets,
+) -> Vec<Value> {
     let arrival = |read: u32| {
         let read = exchange.reads.get(usize::try_from(read).ok()?)?;
         Some(calibration.monotonic_ns(read.arrival()))
@@ -195,7 +214,7 @@ fn responses(exchange: &Exchange, record: &Record, calibration: &Calibration) ->
             let bytes = range.and_then(|(begin, end)| exchange.body.get(begin..end));
             let mut line = json!({
                 "perf_ns": arrival(mark.read),
-                "packets": packets(bytes.unwrap_or_default()),
+                "packets": packets(bytes.unwrap_or_default(), secrets),
                 "read": mark.read,
                 "first_read": mark.first_read,
                 "events_in_read": events_in_read,
@@ -214,14 +233,15 @@ fn responses(exchange: &Exchange, record: &Record, calibration: &Calibration) ->
     let content_type = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     vec![json!({
         "perf_ns": exchange.reads.last().map(|r| calibration.monotonic_ns(r.arrival())),
-        "text": String::from_utf8_lossy(&exchange.body),
+        "text": secrets.hide(&String::from_utf8_lossy(&exchange.body)),
         "content_type": content_type.map(|(_, value)| value),
     })]
 }
 
 /// Lines of one event as name and value; a comment has the name "comment". Formatting only: what counts is `wire`'s reading.
-fn packets(event: &[u8]) -> Vec<Value> {
+fn packets(event: &[u8], secrets: &Secrets) -> Vec<Value> {
     let text = String::from_utf8_lossy(event);
+    let text = secrets.hide(&text);
     let lines = text.split(['\n', '\r']).filter(|line| !line.is_empty());
     lines
         .map(|line| {

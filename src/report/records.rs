@@ -14,7 +14,7 @@ use crate::config::PhaseKind;
 use crate::endpoint::SessionName;
 use crate::metric::{Metric, Value, arrival};
 use crate::record::{ErrorDetails, Record, Trace};
-use crate::report::artifact::make_parent;
+use crate::report::artifact::{let_go, make_parent, put_aside};
 use crate::report::{ReportError, number, redact};
 
 /// Bytes kept back before a write. Few, for a kernel that is not preemptible lets no worker onto the core while it copies them.
@@ -39,12 +39,16 @@ pub(super) struct LineFile {
     file: File,
     path: PathBuf,
     buffer: Vec<u8>,
+    /// Bytes of whole lines that the system has taken.
+    written: u64,
 }
 
 impl LineFile {
     pub(super) fn create(path: &Path) -> Result<LineFile, ReportError> {
         make_parent(path)?;
+        put_aside(path)?;
         Ok(LineFile {
+            written: 0,
             file: File::create(path).map_err(ReportError::at(path))?,
             path: path.to_owned(),
             buffer: Vec::new(),
@@ -62,9 +66,22 @@ impl LineFile {
     }
 
     pub(super) fn flush(&mut self) -> Result<(), ReportError> {
-        let written = self.file.write_all(&self.buffer);
+        let outcome = self.file.write_all(&self.buffer);
+        if outcome.is_ok() {
+            self.written += self.buffer.len() as u64;
+        } else {
+            // A full disk takes a part: what is no whole line goes. What is no file cannot be cut, and needs not.
+            let _ = self.file.set_len(self.written);
+        }
         self.buffer.clear();
-        written.map_err(ReportError::at(&self.path))
+        outcome.map_err(ReportError::at(&self.path))
+    }
+
+    /// All is written: an earlier run's file goes.
+    pub(super) fn finish(&mut self) -> Result<(), ReportError> {
+        self.flush()?;
+        let_go(&self.path);
+        Ok(())
     }
 }
 
@@ -122,9 +139,14 @@ impl RecordsWriter {
         self.lines.push(&line)
     }
 
-    /// Hands all lines to the system; called at least once a second.
+    /// Hands all lines to the system; called every 100 ms.
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.lines.flush()
+    }
+
+    /// The last lines; an earlier run's file, which stood aside until now, goes.
+    pub fn finish(&mut self) -> Result<(), ReportError> {
+        self.lines.finish()
     }
 }
 

@@ -24,8 +24,9 @@ pub(super) fn headers(pairs: &[(String, String)]) -> serde_json::Value {
 pub fn escape_controls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns {
+        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
+        if c.is_control() || turns || ends_line {
             out.extend(c.escape_default());
         } else {
             out.push(c);

@@ -223,6 +223,7 @@ fn all_files_are_written_under_their_names() {
     let body = |turn| format!("{{\"turn\":{turn}}}").into_bytes().into();
     let bodies = InputBodies {
         count: 1,
+        secrets: &crate::config::Secrets::default(),
         conversation: &|_| Some(("c".to_owned(), vec![body(0), body(1)])),
     };
     write_all(&report, Some(&bodies), &[]).unwrap();

@@ -50,6 +50,7 @@ pub(super) fn finish(
         report::tell(&format!("Error: {reason}"));
     }
     written?;
+    log.finish();
     if is_distrusted(&report) {
         let level = report.client.health.verdict.level.name();
         report::tell(&format!(

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
+use crate::config::Secrets;
 use crate::endpoint::Made;
 use crate::report::{InputBodies, tell};
 
@@ -17,6 +18,7 @@ const STREAMED_MOST: usize = 1_000_000;
 /// Calls `write` with the bodies of `prepared`; without any where they are too many.
 pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodies<'_>>) -> T) -> T {
     let material = &prepared.material;
+    let secrets = &Secrets::of(&material.plan.endpoint);
     let Some(streamed) = &material.streamed else {
         let conversations = &material.corpus.conversations;
         let conversation = |index: usize| {
@@ -27,6 +29,7 @@ pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodie
         };
         return write(Some(&InputBodies {
             count: conversations.len(),
+            secrets,
             conversation: &conversation,
         }));
     };
@@ -61,6 +64,7 @@ pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodie
     };
     let written = write(Some(&InputBodies {
         count,
+        secrets,
         conversation: &conversation,
     }));
     if let Some(error) = missing.take() {

@@ -29,6 +29,7 @@ mod ready;
 mod recorder;
 mod refresh;
 mod rivals;
+mod title;
 mod tls;
 mod watch;
 mod watched;
@@ -42,6 +43,7 @@ use machine::Machine;
 use prepare::Prepared;
 use recorder::{Live, Recorded, Recorder, RecorderParts};
 use rivals::Rivals;
+pub use title::arguments;
 use watched::Watched;
 
 /// Why a run could not start. Nothing was sent.
@@ -182,6 +184,8 @@ impl Ending {
 pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     let seed = *plan.random_seed.get_or_insert_with(rand::random);
     let names = ArtifactNames::new(&plan.output);
+    watch::outlive_file_limits()?;
+    names.check_folder()?;
     let log = Arc::new(Log::create(&names.log(), plan.output.log_level)?);
     names.take_mark_away()?;
     log.line(

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{Plan, WaitForModel, WaitMode};
+use crate::config::{Plan, Secrets, WaitForModel, WaitMode};
 use crate::endpoint::Api;
 
 use super::RunError;
@@ -62,6 +62,8 @@ pub(super) fn wait(prepared: &Prepared) -> Result<(), RunError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let seconds = probe.timeout.seconds();
+            let secrets = Secrets::of(&plan.endpoint);
+            let reason = secrets.hide(&reason);
             return Err(RunError::NotReady(format!(
                 "not ready after {seconds} s: {reason}"
             )));

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Anchor, Calibration, Clock, Nanos, Rate, Tick};
-use crate::config::{Arrivals, ExportLevel, PhaseKind, PhasePlan, Plan};
+use crate::config::{Arrivals, ExportLevel, PhaseKind, PhasePlan, Plan, Secrets};
 use crate::endpoint::Bodies;
 use crate::engine::Stop;
 use crate::metric::{Accumulator, Context, PhaseFrame, Slice, Slices, request};
 use crate::record::{Exchange, Interpreter, Record};
 use crate::report::{
-    ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError,
+    ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError, tell,
 };
 
 use crate::schedule::{Schedule, Shard, Verdict};
@@ -25,8 +25,11 @@ use super::queue::RecorderEnd;
 /// Between looks at empty queues.
 const NAP: Duration = Duration::from_millis(2);
 
-/// Between flushes of the per-request files, and between fits of the clock.
-const FLUSH_EVERY: Nanos = Nanos::from_millis(500);
+/// Between flushes of the per-request files: so much may be missing after SIGKILL.
+const FLUSH_EVERY: Nanos = Nanos::from_millis(100);
+
+/// Between fits of the clock.
+const FIT_EVERY: Nanos = Nanos::from_millis(500);
 
 /// Live sums for the progress line and the abort rule.
 #[derive(Default)]
@@ -91,6 +94,7 @@ pub(super) struct Recorder {
     context: Context,
     calibration: Calibration,
     last_fit: Tick,
+    last_flush: Tick,
     /// By phase and worker; added at the end.
     accumulators: Vec<Vec<Accumulator>>,
     /// Phases whose start the accumulators know.
@@ -127,6 +131,7 @@ impl Recorder {
         }
         if plan.output.level >= ExportLevel::Raw {
             let raw = RawWriter::create(&names.raw())?;
+            let raw = raw.hiding(Secrets::of(&plan.endpoint));
             files.raw = Some(raw.marked(plan.dataset.prompts.cache_bust));
         }
         if plan.output.outputs_json {
@@ -154,6 +159,7 @@ impl Recorder {
             tags: tags.collect(),
             calibration: Calibration::fit(&parts.clock, parts.start, Anchor::take(&parts.clock)),
             last_fit: parts.clock.now(),
+            last_flush: parts.clock.now(),
             context,
             files,
             coalesced: 0,
@@ -315,6 +321,7 @@ impl Recorder {
             .log
             .line(crate::config::LogLevel::Error, &error.to_string());
         if self.write_error.is_none() {
+            tell(&format!("Error: {error}; the run goes on without it"));
             self.write_error = Some(error);
         }
         self.files = Files::default();
@@ -345,11 +352,16 @@ impl Recorder {
     /// Fits the clock anew and flushes the files, now and then.
     fn refresh(&mut self) {
         let clock = &self.parts.clock;
-        if clock.rate().nanos(clock.now().since(self.last_fit)) < FLUSH_EVERY {
+        let now = clock.now();
+        let past = |since: Tick| clock.rate().nanos(now.since(since));
+        if past(self.last_flush) < FLUSH_EVERY {
             return;
         }
-        self.last_fit = clock.now();
-        self.calibration = Calibration::fit(clock, self.parts.start, Anchor::take(clock));
+        self.last_flush = now;
+        if past(self.last_fit) >= FIT_EVERY {
+            self.last_fit = now;
+            self.calibration = Calibration::fit(clock, self.parts.start, Anchor::take(clock));
+        }
         self.flush();
     }
 
@@ -366,8 +378,22 @@ impl Recorder {
         }
     }
 
+    /// The last lines; earlier runs' files go only when these are whole.
+    fn finish_files(&mut self) {
+        let mut outcome = Ok(());
+        if let Some(file) = &mut self.files.records {
+            outcome = outcome.and(file.finish());
+        }
+        if let Some(file) = &mut self.files.raw {
+            outcome = outcome.and(file.finish());
+        }
+        if let Err(error) = outcome {
+            self.give_up_files(error);
+        }
+    }
+
     fn finish(mut self) -> Recorded {
-        self.flush();
+        self.finish_files();
         let names = ArtifactNames::new(&self.parts.plan.output);
         let mut files = Vec::new();
         if self.files.records.is_some() {

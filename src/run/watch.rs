@@ -25,6 +25,17 @@ const NAP: Duration = Duration::from_millis(5);
 /// Between drawings of the progress.
 const DRAW_EVERY: Nanos = Nanos::from_millis(200);
 
+/// A file that would grow beyond the process's limit is an error like a full disk, and not the process's end.
+pub(super) fn outlive_file_limits() -> Result<(), RunError> {
+    #[cfg(unix)]
+    {
+        let seen = std::sync::Arc::default();
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen)
+            .map_err(|error| RunError::Thread(format!("cannot watch for signals: {error}")))?;
+    }
+    Ok(())
+}
+
 /// Ctrl-C and SIGTERM, counted from the start of the program's work.
 pub(super) struct Signals {
     inner: std::sync::Mutex<signal_hook::iterator::Signals>,

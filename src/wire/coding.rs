@@ -70,7 +70,7 @@ enum Packing {
     Gzip(Gzip),
     Deflate(Deflate),
     Brotli(Brotli),
-    Zstd(Zstd),
+    Zstd(Box<Zstd>),
 }
 
 impl fmt::Debug for Decoder {
@@ -87,7 +87,7 @@ impl Decoder {
                 Coding::Gzip => Packing::Gzip(Gzip::new()),
                 Coding::Deflate => Packing::Deflate(Deflate::new()),
                 Coding::Brotli => Packing::Brotli(Brotli::new()),
-                Coding::Zstd => Packing::Zstd(Zstd::new()),
+                Coding::Zstd => Packing::Zstd(Box::new(Zstd::new())),
             },
             begun: false,
             out: Unpacked {

@@ -72,7 +72,7 @@ fn random_phase(chance: &mut Chance) -> PhasePlan {
 
 fn random_bench(seed: u64) -> Bench {
     let chance = &mut Chance::new(seed);
-    let mut bench = crate::random_bench(seed);
+    let mut bench = crate::plans::random_bench(seed);
     bench.reuse = tokenring::config::ConnectionReuse::Pooled;
     let users = matches!(
         bench.phases[bench.phases.len() - 1].arrivals,

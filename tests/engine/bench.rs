@@ -47,7 +47,7 @@ pub(crate) struct Bench {
 }
 
 /// What is said.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     /// Most turns of a conversation; each has 1 up to this many.
     pub(crate) turns: u32,
@@ -123,20 +123,7 @@ impl Bench {
         prepare: impl FnOnce(&mut Simulation, &Arc<Conductor>),
     ) -> Played {
         let workers = self.workers;
-        let conductor = Arc::new(Conductor {
-            clock: simulation.clock.clone(),
-            workers,
-            stop: AtomicU8::new(0),
-            ready: (0..=self.phases.len())
-                .map(|_| AtomicUsize::new(0))
-                .collect(),
-            starts: (0..=self.phases.len())
-                .map(|_| AtomicU64::new(u64::MAX))
-                .collect(),
-            latest: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
-            used: (0..=self.phases.len()).map(|_| AtomicU64::new(0)).collect(),
-            later: Mutex::default(),
-        });
+        let conductor = Arc::new(conductor(&simulation, workers, self.phases.len()));
         prepare(&mut simulation, &conductor);
         let (words, wrap) = (self.words, self.wrap);
         let strategy = match self.url_weights {
@@ -193,6 +180,20 @@ impl Bench {
                 .map(|used| used.load(Ordering::Relaxed))
                 .collect(),
         }
+    }
+}
+
+/// What tells all workers of a run when a phase starts.
+fn conductor(simulation: &Simulation, workers: usize, phases: usize) -> Conductor {
+    Conductor {
+        clock: simulation.clock.clone(),
+        workers,
+        stop: AtomicU8::new(0),
+        ready: (0..=phases).map(|_| AtomicUsize::new(0)).collect(),
+        starts: (0..=phases).map(|_| AtomicU64::new(u64::MAX)).collect(),
+        latest: (0..=phases).map(|_| AtomicU64::new(0)).collect(),
+        used: (0..=phases).map(|_| AtomicU64::new(0)).collect(),
+        later: Mutex::default(),
     }
 }
 

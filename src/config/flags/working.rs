@@ -103,6 +103,8 @@ pub const WORKING: &[Flag] = working_table! {
         ["--wait-for-model-mode"] Choice(&["models", "inference", "both"]), "inference", "What the probe asks: the model list, a one-token request, or both.";
         ["--wait-for-model-interval"] Above(0.0), "5", "Seconds between probes.";
         ["--api-key"] Text, "", "Sent as Authorization: Bearer KEY; never written to a file.";
+        ["--api-key-env"] Text, "", "Name of the environment variable that holds the key.";
+        ["--api-key-file"] Path, "", "File that holds the key.";
         ["--transport", "--transport-type"] Choice(&["http"]), "http", "How requests travel; there is one way.";
         ["--use-legacy-max-tokens"] Switch, "", "Chat: send max_tokens rather than max_completion_tokens.";
         ["--use-server-token-count"] Switch, "", "Take token counts from the reply's usage.";

@@ -55,6 +55,10 @@ pub struct Answer {
     pub delay: Nanos,
     /// The body, each piece with the time since the one before.
     pub pieces: Vec<(Nanos, Vec<u8>)>,
+    /// From the last piece to the end of the body.
+    pub end_delay: Nanos,
+    /// It comes byte by byte, so far apart.
+    pub drip: Option<Nanos>,
     /// Bytes that answer nothing, straight after.
     pub surplus: Vec<u8>,
     /// Bytes after an orderly end, below TLS: those that follow close_notify.
@@ -85,6 +89,8 @@ impl Answer {
             content_type: "text/event-stream",
             delay: gap,
             pieces,
+            end_delay: Nanos(0),
+            drip: None,
             surplus: Vec::new(),
             after_end: Vec::new(),
             garbage_head: false,
@@ -154,6 +160,13 @@ impl Answer {
             .collect()
     }
 
+    /// It is cut, and nothing but its text shows that: its body ends with the connection.
+    #[must_use]
+    pub fn ends_unseen(&self) -> bool {
+        let until_close = matches!(self.delimiter, Delimiter::Close | Delimiter::OldClose);
+        until_close && matches!(self.ending, Ending::Close(_))
+    }
+
     /// The peer closes after it.
     pub(super) fn closes(&self) -> bool {
         !self.keep_alive || matches!(self.delimiter, Delimiter::Close | Delimiter::OldClose)
@@ -179,15 +192,23 @@ impl Answer {
             }
             pieces.push((*gap, piece));
         }
-        if self.delimiter == Delimiter::Chunked && self.ending != Ending::Open {
-            pieces.push((Nanos(0), b"0\r\n\r\n".to_vec()));
-        }
+        let last = match self.delimiter == Delimiter::Chunked && self.ending != Ending::Open {
+            true => b"0\r\n\r\n".to_vec(),
+            false => Vec::new(),
+        };
+        pieces.push((self.end_delay, last));
         pieces.push((Nanos(0), self.surplus.clone()));
         if let Ending::Stall(most) | Ending::Reset(most) | Ending::Close(most) = self.ending {
             cut(&mut pieces, most);
         }
         pieces.retain(|(gap, piece)| *gap > Nanos(0) || !piece.is_empty());
-        pieces
+        match self.drip {
+            Some(apart) => pieces
+                .into_iter()
+                .flat_map(|piece| drop_by_drop(piece, apart))
+                .collect(),
+            None => pieces,
+        }
     }
 
     /// Bytes of head and body with their framing, when nothing cuts them.
@@ -226,6 +247,17 @@ impl Answer {
         }
         (head + "\r\n").into_bytes()
     }
+}
+
+/// One byte after the other.
+fn drop_by_drop((gap, piece): (Nanos, Vec<u8>), apart: Nanos) -> Vec<(Nanos, Vec<u8>)> {
+    if piece.is_empty() {
+        return vec![(gap, piece)];
+    }
+    let bytes = piece.into_iter().enumerate();
+    bytes
+        .map(|(place, byte)| (if place == 0 { gap } else { apart }, vec![byte]))
+        .collect()
 }
 
 /// Keeps the first `most` bytes; the wait before the first piece stays in any case.

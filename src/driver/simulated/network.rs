@@ -3,6 +3,8 @@
 //! In: what the engine sends, and the time. Out: bytes and ends for the engine, in order, torn as the faults want.
 //! Never: touches an engine.
 
+use std::collections::VecDeque;
+
 use crate::clock::{Nanos, Tick};
 use crate::driver::{CloseReason, ConnId};
 
@@ -18,6 +20,10 @@ pub(super) struct Link {
     pub(super) peer: Peer,
     /// The engine closed it, or it never came to be.
     pub(super) closed: bool,
+    /// The engine closed it.
+    pub(super) closed_by_engine: bool,
+    /// The peer's host has reset it.
+    broken: bool,
     /// The peer knows that.
     gone: bool,
     pub(super) sending: bool,
@@ -27,6 +33,8 @@ pub(super) struct Link {
     pub(super) bytewise: bool,
     /// Came to the engine's side and was not read.
     pub(super) unread: Vec<u8>,
+    /// Lengths of its segments, and when each came.
+    pub(super) segments: VecDeque<(usize, Tick)>,
     /// How the peer's side ended; read after `unread`.
     pub(super) ended: Option<CloseReason>,
     /// A read is coming.
@@ -43,16 +51,50 @@ impl Link {
             conn,
             peer,
             closed: false,
+            closed_by_engine: false,
+            broken: false,
             gone: false,
             sending: false,
             opening: true,
             bytewise,
             unread: Vec::new(),
+            segments: VecDeque::new(),
             ended: None,
             reading: false,
             last_there: Tick(0),
             last_here: Tick(0),
         }
+    }
+
+    /// Bytes came to the engine's side.
+    pub(super) fn arrive(&mut self, bytes: &[u8], now: Tick) {
+        self.unread.extend_from_slice(bytes);
+        self.segments.push_back((bytes.len(), now));
+    }
+
+    /// Takes the first `count` unread bytes, and when the newest of them came.
+    pub(super) fn take(&mut self, count: usize) -> (Vec<u8>, Tick) {
+        let rest = self.unread.split_off(count);
+        let bytes = std::mem::replace(&mut self.unread, rest);
+        let (mut left, mut newest) = (count, Tick(0));
+        while left > 0
+            && let Some((length, at)) = self.segments.front_mut()
+        {
+            newest = *at;
+            let used = left.min(*length);
+            left -= used;
+            *length -= used;
+            if *length == 0 {
+                self.segments.pop_front();
+            }
+        }
+        (bytes, newest)
+    }
+
+    /// What was not read is lost.
+    pub(super) fn lose_unread(&mut self) {
+        self.unread.clear();
+        self.segments.clear();
     }
 }
 
@@ -98,7 +140,18 @@ impl World {
             self.send_to_engine(link, bytes);
             self.send_to_engine(link, after);
         }
+        self.links[link].peer.deaf = self.chance.happens(self.faults.half_close);
         self.end_to_engine(link, CloseReason::Eof);
+    }
+
+    /// The connection breaks, whatever goes on.
+    pub(super) fn break_link(&mut self, link: usize) {
+        let state = &self.links[link];
+        if !state.gone && !state.closed && !state.broken {
+            self.links[link].broken = true;
+            self.links[link].peer.script.clear();
+            self.end_to_engine(link, CloseReason::Reset);
+        }
     }
 
     fn travel(&mut self) -> Tick {
@@ -114,6 +167,9 @@ impl World {
         if self.chance.happens(self.faults.early_close) {
             let reason = [CloseReason::Eof, CloseReason::Reset][self.chance.index(2)];
             self.end_to_engine(link, reason);
+        } else if self.chance.happens(self.faults.reset_any) {
+            let at = self.now.plus(self.chance.below(40_000_000));
+            self.schedule(at, Event::Break { link });
         }
     }
 
@@ -126,6 +182,9 @@ impl World {
 
     pub(super) fn at_peer(&mut self, link: usize, bytes: &[u8]) {
         let peer = &mut self.links[link].peer;
+        if peer.ended && peer.deaf {
+            return;
+        }
         if peer.ended {
             // A closed socket answers with a reset.
             return self.end_to_engine(link, CloseReason::Reset);
@@ -214,23 +273,35 @@ impl World {
     /// At most one thing is wrong with an answer.
     fn spoil(&mut self, answer: &mut Answer) {
         let Faults {
+            mute,
             stall,
             reset,
             truncate,
+            cut_close,
+            drip,
             garbage,
             bad_chunk,
             surplus,
             open_body,
+            late_end,
             ..
         } = self.faults;
         let chance = &mut self.chance;
         let length = answer.wire_length();
         let until_close = matches!(answer.delimiter, Delimiter::Close | Delimiter::OldClose);
-        if chance.happens(stall) {
+        if chance.happens(drip) {
+            answer.drip = Some(Nanos(1 + chance.below(20_000)));
+        }
+        if chance.happens(late_end) {
+            answer.end_delay = Nanos(chance.below(3_000_000_000));
+        }
+        if chance.happens(mute) {
+            answer.ending = Ending::Stall(0);
+        } else if chance.happens(stall) {
             answer.ending = Ending::Stall(chance.index(length));
         } else if chance.happens(reset) {
             answer.ending = Ending::Reset(chance.index(length) * chance.index(2));
-        } else if chance.happens(truncate) && !until_close {
+        } else if chance.happens(if until_close { cut_close } else { truncate }) {
             answer.ending = Ending::Close(chance.index(length));
         } else if chance.happens(garbage) {
             answer.garbage_head = true;

@@ -32,6 +32,8 @@ pub(super) struct Peer {
     pub(super) served: u32,
     /// It sends nothing more.
     pub(super) ended: bool,
+    /// It takes what still comes, and says nothing to it.
+    pub(super) deaf: bool,
 }
 
 /// A request's head and body.
@@ -54,6 +56,7 @@ impl Peer {
             answering: false,
             served: 0,
             ended: false,
+            deaf: false,
         }
     }
 

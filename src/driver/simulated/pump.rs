@@ -3,6 +3,7 @@
 //! In: completions. Out: an engine pumped as a real driver pumps it, and its operations on simulated connections. Never: hands
 //! over a completion when it happens rather than when the engine wakes.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use crate::clock::Tick;
@@ -46,6 +47,8 @@ pub(super) struct Worker {
     /// The link of each connection index.
     pub(super) sockets: Vec<Option<usize>>,
     pub(super) wakes_at: Tick,
+    /// Until then nothing is read.
+    pub(super) starved_until: Tick,
     pub(super) finished: bool,
 }
 
@@ -64,7 +67,9 @@ impl World {
     }
 
     fn lagged(&mut self, at: Tick) -> Tick {
-        if self.chance.happens(self.faults.lag) {
+        if self.chance.happens(self.faults.freeze) {
+            at.plus(self.chance.below(500_000_000))
+        } else if self.chance.happens(self.faults.lag) {
             at.plus(self.chance.below(200_000))
         } else {
             at
@@ -96,8 +101,12 @@ impl World {
     }
 
     pub(super) fn deliver(&mut self, index: usize) {
+        let mut inbox = std::mem::take(&mut self.workers[index].inbox);
+        if self.chance.happens(self.faults.reorder) {
+            inbox = self.reordered(inbox);
+        }
         let worker = &mut self.workers[index];
-        for (conn, completion) in std::mem::take(&mut worker.inbox) {
+        for (conn, completion) in inbox {
             let engine = &mut worker.engine;
             match completion {
                 Completion::Connected {
@@ -110,6 +119,18 @@ impl World {
                 Completion::Closed { reason, tick } => engine.on_closed(conn, reason, tick),
             }
         }
+    }
+
+    /// Another order, in which the completions of each connection keep theirs.
+    fn reordered(&mut self, inbox: Vec<(ConnId, Completion)>) -> Vec<(ConnId, Completion)> {
+        let mut left: VecDeque<_> = inbox.into();
+        let mut order = Vec::with_capacity(left.len());
+        while !left.is_empty() {
+            let (picked, _) = left[self.chance.index(left.len())];
+            let first = left.iter().position(|(conn, _)| *conn == picked);
+            order.extend(first.and_then(|first| left.remove(first)));
+        }
+        order
     }
 
     fn carry_out(&mut self, engine: usize) -> Option<Tick> {
@@ -168,75 +189,41 @@ impl World {
             self.most_sockets = self.most_sockets.max(self.sockets);
         }
         let silent = self.chance.happens(self.faults.silent_connect);
-        let refused = self.chance.happens(self.faults.refuse);
-        let at = self.now.plus(2 * self.latency.0);
+        let refused = self.chance.happens(self.faults.refuse) || host.reach == Reach::Refused;
+        let failed = self.chance.happens(self.faults.failed_connect);
+        let mut at = self.now.plus(2 * self.latency.0);
+        if self.chance.happens(self.faults.slow_connect) {
+            at = at.plus(self.chance.below(3_000_000_000));
+        }
         let started = self.now;
-        match host.reach {
-            Reach::Silent => {}
-            _ if silent => {}
-            Reach::Open if !refused => self.schedule(at, Event::Connected { link, started }),
-            _ => {
-                let reason = CloseReason::Refused;
-                self.schedule(at, Event::Failed { link, reason });
-            }
+        if silent || host.reach == Reach::Silent {
+            return;
         }
-    }
-
-    fn send(&mut self, engine: usize, conn: ConnId, bytes: Vec<u8>) {
-        self.buffers_out += 1;
-        let now = self.now;
-        let mut sent = Sent {
-            first: now,
-            last: now,
-            writes: 1,
-            error: None,
+        let event = match (refused, failed) {
+            (true, _) => Event::Failed {
+                link,
+                reason: CloseReason::Refused,
+            },
+            (_, true) => Event::Failed {
+                link,
+                reason: [
+                    CloseReason::Unreachable,
+                    CloseReason::LocalExhausted,
+                    CloseReason::Io,
+                ][self.chance.index(3)],
+            },
+            _ => Event::Connected { link, started },
         };
-        let Some(link) = self.link_of(engine, conn) else {
-            sent.error = Some(CloseReason::Io);
-            self.buffers_out -= 1;
-            return self.workers[engine].engine.on_sent(conn, bytes, sent);
-        };
-        if std::mem::replace(&mut self.links[link].sending, true) {
-            self.breaches
-                .push(format!("{conn:?} was given two sends at once"));
-        }
-        let mut taken = bytes.len();
-        if self.links[link].ended == Some(CloseReason::Reset) {
-            taken = 0;
-            sent.writes = 0;
-            sent.error = Some(CloseReason::Reset);
-        } else if self.chance.happens(self.faults.send_error) {
-            taken = self.chance.index(bytes.len());
-            sent.error = Some([CloseReason::Reset, CloseReason::Io][self.chance.index(2)]);
-        }
-        let mut from = 0;
-        if self.chance.happens(self.faults.request_split) {
-            from = self.chance.index(taken);
-            sent.writes += u32::from(from > 0);
-            if from > 0 {
-                self.send_to_peer(link, bytes[..from].to_vec());
-            }
-        }
-        if from < taken {
-            self.send_to_peer(link, bytes[from..taken].to_vec());
-        }
-        if self.chance.happens(self.faults.late_sent) {
-            sent.last = now.plus(self.chance.below(4_000_000));
-            self.schedule(sent.last, Event::Sent { link, bytes, sent });
-        } else {
-            self.links[link].sending = false;
-            self.buffers_out -= 1;
-            self.workers[engine].engine.on_sent(conn, bytes, sent);
-        }
-    }
-
-    pub(super) fn give_back(&mut self, link: usize, bytes: Vec<u8>, sent: Sent) {
-        self.buffers_out -= 1;
-        self.report(link, Completion::Sent { bytes, sent });
+        self.schedule(at, event);
     }
 
     fn close(&mut self, engine: usize, conn: ConnId) {
-        if let Some(link) = self.link_of(engine, conn) {
+        let open = self.link_of(engine, conn);
+        let Some(link) = self.known(engine, conn, "closed") else {
+            return;
+        };
+        self.links[link].closed_by_engine = true;
+        if open.is_some() {
             self.forget(link);
             self.links[link].closed = true;
             self.closed_at.insert(link, self.now);
@@ -244,7 +231,21 @@ impl World {
         }
     }
 
-    fn link_of(&self, engine: usize, conn: ConnId) -> Option<usize> {
+    /// The link of `conn`, also of one that has failed without the engine's knowing. An engine may do no more with a connection that
+    /// it has closed, or never opened.
+    pub(super) fn known(&mut self, engine: usize, conn: ConnId, done: &str) -> Option<usize> {
+        let of_conn = |link: &Link| link.engine == engine && link.conn == conn;
+        let link = self.link_of(engine, conn);
+        let link = link.or_else(|| self.links.iter().rposition(of_conn));
+        let link = link.filter(|&link| !self.links[link].closed_by_engine);
+        if link.is_none() {
+            let breach = format!("{conn:?} was {done}, and is not open");
+            self.breaches.push(breach);
+        }
+        link
+    }
+
+    pub(super) fn link_of(&self, engine: usize, conn: ConnId) -> Option<usize> {
         let link = (*self.workers[engine].sockets.get(conn.index as usize)?)?;
         (self.links[link].conn == conn).then_some(link)
     }

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 
 use super::network::Link;
 use super::pump::{Completion, Worker};
+use super::sending::Sending;
 use super::{
     Act, Chance, End, Faults, Host, Outcome, SeenRequest, Server, Simulation, VirtualClock,
 };
@@ -64,6 +65,12 @@ pub(super) enum Event {
     Read {
         link: usize,
     },
+    /// The connection breaks.
+    Break {
+        link: usize,
+    },
+    /// The kernel takes more of a send.
+    SendOn(Sending),
     /// A send completes.
     Sent {
         link: usize,
@@ -101,6 +108,7 @@ impl Ord for Entry {
 pub(super) struct World {
     pub(super) now: Tick,
     pub(super) faults: Faults,
+    pub(super) kernel_stamps: bool,
     pub(super) latency: Nanos,
     pub(super) chance: Chance,
     pub(super) server: Server,
@@ -133,11 +141,13 @@ impl World {
             inbox: Vec::new(),
             sockets: Vec::new(),
             wakes_at: Tick::NEVER,
+            starved_until: Tick(0),
             finished: false,
         });
         let mut world = World {
             now: Tick(0),
             faults: simulation.faults,
+            kernel_stamps: simulation.kernel_stamps,
             latency: simulation.latency,
             chance: Chance::new(simulation.seed),
             server: simulation.server,
@@ -197,6 +207,7 @@ impl World {
         Outcome {
             end,
             now: self.now,
+            events,
             closed_at: self.closed_at,
             sockets_left: self.sockets,
             buffers_left: self.buffers_out,
@@ -240,7 +251,7 @@ impl World {
             Event::Arrive { link, bytes } => {
                 let state = &mut self.links[link];
                 if state.ended.is_none() {
-                    state.unread.extend_from_slice(&bytes);
+                    state.arrive(&bytes, self.now);
                     self.arm(link, Nanos(0));
                 }
             }
@@ -250,12 +261,14 @@ impl World {
                     state.ended = Some(reason);
                     // A reset may throw away what was not read.
                     if reason == CloseReason::Reset && self.chance.below(2) == 0 {
-                        state.unread.clear();
+                        state.lose_unread();
                     }
                     self.arm(link, Nanos(0));
                 }
             }
             Event::Read { link } => self.read(link),
+            Event::Break { link } => self.break_link(link),
+            Event::SendOn(sending) => self.send_on(sending),
             Event::Sent { link, bytes, sent } => {
                 self.links[link].sending = false;
                 self.give_back(link, bytes, sent);
@@ -293,6 +306,9 @@ impl World {
     }
 
     fn read(&mut self, link: usize) {
+        if let Some(at) = self.starved(link) {
+            return self.schedule(at, Event::Read { link });
+        }
         let state = &mut self.links[link];
         state.reading = false;
         if state.unread.is_empty() {
@@ -311,12 +327,12 @@ impl World {
             there
         };
         let state = &mut self.links[link];
-        let rest = state.unread.split_off(take);
-        let bytes = std::mem::replace(&mut state.unread, rest);
+        let (bytes, newest) = state.take(take);
         let more = !state.unread.is_empty() || state.ended.is_some();
+        let stamped = self.kernel_stamps && !self.chance.happens(self.faults.unstamped);
         let stamp = Stamp {
             tick: self.now,
-            kernel: Tick::NEVER,
+            kernel: if stamped { newest } else { Tick::NEVER },
         };
         self.report(link, Completion::Received { bytes, stamp });
         if more {
@@ -325,11 +341,29 @@ impl World {
         }
     }
 
+    /// Until when this engine has no buffer to read into.
+    fn starved(&mut self, link: usize) -> Option<Tick> {
+        let engine = self.links[link].engine;
+        let until = self.workers[engine].starved_until;
+        if until > self.now {
+            return Some(until);
+        }
+        self.chance.happens(self.faults.no_buffers).then(|| {
+            let until = self.now.plus(1 + self.chance.below(2_000_000));
+            self.workers[engine].starved_until = until;
+            until
+        })
+    }
+
     /// All engines have finished: what was under way completes, and must change nothing.
     fn settle(&mut self) {
         while let Some(Reverse(entry)) = self.heap.pop() {
-            if let Event::Sent { link, bytes, sent } = entry.event {
-                self.give_back(link, bytes, sent);
+            match entry.event {
+                Event::Sent { link, bytes, sent } => self.give_back(link, bytes, sent),
+                Event::SendOn(Sending {
+                    link, bytes, sent, ..
+                }) => self.give_back(link, bytes, sent),
+                _ => {}
             }
         }
         for engine in 0..self.workers.len() {
