@@ -144,6 +144,7 @@ dialects! {
     /// `/v1/embeddings`.
     Embeddings {
         name: "embeddings",
+        built_in: true,
         path: "/v1/embeddings",
         title: "Embeddings Metrics",
         ..NUMBERS
@@ -151,6 +152,7 @@ dialects! {
     /// `/v1/embeddings` of NIM, which takes pictures beside texts.
     NimEmbeddings {
         name: "nim_embeddings",
+        built_in: true,
         path: "/v1/embeddings",
         title: "NIM Embeddings Metrics",
         images: true,
@@ -159,6 +161,7 @@ dialects! {
     /// `/v1/embeddings` for a server that embeds chat messages.
     ChatEmbeddings {
         name: "chat_embeddings",
+        built_in: true,
         path: "/v1/embeddings",
         title: "Embeddings Metrics",
         system_slot: true,
@@ -168,6 +171,7 @@ dialects! {
     /// `/v1/ranking` of NIM.
     NimRankings {
         name: "nim_rankings",
+        built_in: true,
         path: "/v1/ranking",
         title: "Rankings Metrics",
         ..NUMBERS
@@ -175,6 +179,7 @@ dialects! {
     /// Cohere's `/v2/rerank`.
     CohereRankings {
         name: "cohere_rankings",
+        built_in: true,
         path: "/v2/rerank",
         title: "Ranking Metrics",
         ..NUMBERS
@@ -182,6 +187,7 @@ dialects! {
     /// `/rerank` of text-embeddings-inference.
     HfTeiRankings {
         name: "hf_tei_rankings",
+        built_in: true,
         path: "/rerank",
         title: "Ranking Metrics",
         ..NUMBERS
@@ -189,6 +195,7 @@ dialects! {
     /// `/v1/infer` of NIM.
     ImageRetrieval {
         name: "image_retrieval",
+        built_in: true,
         path: "/v1/infer",
         title: "Image Retrieval Metrics",
         counts_input: false,
@@ -198,6 +205,7 @@ dialects! {
     /// `/v1/audio/transcriptions`.
     AudioTranscription {
         name: "audio_transcription",
+        built_in: true,
         path: "/v1/audio/transcriptions",
         title: "Audio Transcription Metrics",
         counts_input: false,
