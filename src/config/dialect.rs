@@ -26,6 +26,8 @@ pub struct DialectFacts {
     pub history: bool,
     /// The built-in server speaks it.
     pub built_in: bool,
+    /// Ranks passages by a query.
+    pub ranks: bool,
     /// Takes pictures.
     pub images: bool,
     /// Takes sounds.
@@ -48,6 +50,7 @@ const TEXT: DialectFacts = DialectFacts {
     system_slot: false,
     history: false,
     built_in: false,
+    ranks: false,
     images: false,
     audio: false,
     video: false,
@@ -174,6 +177,7 @@ dialects! {
         built_in: true,
         path: "/v1/ranking",
         title: "Rankings Metrics",
+        ranks: true,
         ..NUMBERS
     }
     /// Cohere's `/v2/rerank`.
@@ -182,6 +186,7 @@ dialects! {
         built_in: true,
         path: "/v2/rerank",
         title: "Ranking Metrics",
+        ranks: true,
         ..NUMBERS
     }
     /// `/rerank` of text-embeddings-inference.
@@ -190,6 +195,7 @@ dialects! {
         built_in: true,
         path: "/rerank",
         title: "Ranking Metrics",
+        ranks: true,
         ..NUMBERS
     }
     /// `/v1/infer` of NIM.

@@ -10,6 +10,7 @@ use super::flags::{Flag, Kind};
 use super::lex::Settings;
 use super::media::sound_lists;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
+use super::rankings;
 use super::rate::{Gaps, LatePolicy};
 use super::url_strategy::UrlStrategy;
 use crate::clock::Nanos;
@@ -344,6 +345,7 @@ fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
+    place(settings, rankings::PLACES, &mut dataset);
     for (path, values) in sound_lists(settings, &plan.dataset.prompts.media) {
         put(&mut dataset, path, values);
     }
