@@ -70,4 +70,4 @@ macro_rules! case_files {
     };
 }
 
-case_files! { commands files load prompts replies refusals }
+case_files! { commands files kinds load prompts replies refusals }

@@ -32,6 +32,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     EndpointPlan {
         kind,
         streaming,
+        streaming_refused: settings.given("--streaming") && !streaming,
         tls: tls::tls(settings, secure, problems),
         urls,
         url_strategy: url_strategy::url_strategy(settings, problems),
@@ -99,6 +100,7 @@ impl EndpointPlan {
         EndpointPlan {
             kind,
             streaming: false,
+            streaming_refused: false,
             urls: Vec::new(),
             url_strategy: UrlStrategy::RoundRobin,
             built_in_server: false,

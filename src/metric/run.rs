@@ -18,8 +18,8 @@ use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, Counts, ErrorGroup, PhaseFrame, Stats, Summary, Value, Window, quantile, replay, slo,
-    spacing,
+    Context, Counts, ErrorGroup, PhaseFrame, Stats, Steady, Summary, Value, Window, quantile,
+    replay, slo, spacing,
 };
 use crate::record::{Chunk, ErrorDetails, Record};
 
@@ -227,7 +227,12 @@ impl Accumulator {
         self.spans.sort_unstable();
         sweepline::fill(&self.spans, self.window, &self.context, &mut rows);
         let steady = self.frame.zip(self.window);
-        let steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
+        let mut steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
+        if let Some(Steady::State(state)) = &mut steady {
+            self.context.keep(&mut state.rows);
+        }
+        let mut rows = quantile::finished(rows);
+        self.context.keep(&mut rows);
         let samples = self.series[index!("request_latency")].len();
         let mut errors: Vec<ErrorGroup> = self
             .errors
@@ -245,7 +250,7 @@ impl Accumulator {
             b.count.cmp(&a.count).then_with(|| key(a).cmp(&key(b)))
         });
         Summary {
-            rows: quantile::finished(rows),
+            rows,
             errors,
             window: self.window.unwrap_or_default(),
             success_count: self.success_count,

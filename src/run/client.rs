@@ -121,7 +121,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
         health: health(plan, run, profiling),
-        notes: notes(cores, run),
+        notes: notes(plan, cores, run),
         facts: facts
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
@@ -134,8 +134,14 @@ fn unsent(leftover: Leftover) -> u64 {
 }
 
 /// What the reader should know of how the client did its work.
-fn notes(cores: &Cores, run: &Run) -> Vec<String> {
+fn notes(plan: &Plan, cores: &Cores, run: &Run) -> Vec<String> {
     let mut notes = cores.notes.clone();
+    if plan.endpoint.streaming_refused {
+        notes.push(format!(
+            "--streaming was left out: replies of --endpoint-type {} cannot be streamed",
+            plan.endpoint.kind.name()
+        ));
+    }
     if run.overflowed > 0 {
         notes.push(format!(
             "{} finished requests waited on a worker because the recorder was behind; none was lost",
