@@ -284,6 +284,7 @@ fn company(flag: &Flag) -> Vec<String> {
         name if name.starts_with("--audio") && name != "--audio-length-mean" => {
             "--audio-length-mean 1"
         }
+        name if name.starts_with("--rankings") => "--endpoint-type nim_rankings",
         "--random-range-ratio" => "--isl 5 --osl 5",
         "--cache-bust" => "--warmup-request-count 2",
         "--random-corpus-style" => "--prompt-corpus random",

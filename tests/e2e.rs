@@ -80,4 +80,4 @@ macro_rules! case_files {
     };
 }
 
-case_files! { commands files load network prompts replies refusals }
+case_files! { commands files kinds load network prompts replies refusals }

@@ -120,6 +120,8 @@ fn set(record: &mut Record, context: &mut Context, line: &str) {
         "plain" => record.streamed = false,
         "no-streaming" => context.streaming = false,
         "server-count" => context.use_server_token_count = true,
+        "no-output-tokens" => context.no_output_tokens = true,
+        "no-input-tokens" => context.no_input_tokens = true,
         "per-chunk-usage" => {
             context.per_chunk_usage = true;
             record.first_chunk_tokens = number(0);
@@ -873,7 +875,7 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 fn any_context() -> impl Strategy<Value = Context> {
-    any::<[bool; 6]>().prop_map(
+    any::<[bool; 8]>().prop_map(
         |[
             streaming,
             use_server_token_count,
@@ -881,6 +883,8 @@ fn any_context() -> impl Strategy<Value = Context> {
             goodput,
             words,
             ends_with_done,
+            no_output_tokens,
+            no_input_tokens,
         ]| Context {
             streaming,
             use_server_token_count,
@@ -888,6 +892,8 @@ fn any_context() -> impl Strategy<Value = Context> {
             server_counts_words: words,
             asked_input: words.then_some(550.0),
             ends_with_done,
+            no_output_tokens,
+            no_input_tokens,
             goodput: if goodput {
                 vec![Slo {
                     tag: "request_latency".to_owned(),

@@ -15,6 +15,7 @@ use super::plan::{
     CorpusKind, DatasetPlan, DatasetSource, Length, Sampling, Streaming, SyntheticPlan,
 };
 use super::prompts::prompts;
+use super::rankings::{self, RankingsPlan, rankings};
 use super::trace::trace;
 use super::{input_file, lengths};
 
@@ -65,7 +66,7 @@ pub(super) fn dataset(
     .find_map(|flag| settings.size(flag))
     .unwrap_or(ENTRIES_DEFAULT)
     .min(ENTRIES_MOST);
-    let (source, promoted) = source(settings, problems);
+    let (source, promoted) = source(settings, kind, problems);
     let is_pool = |source: &DatasetSource| matches!(source, DatasetSource::File(file) if file.format == FileFormat::RandomPool);
     DatasetPlan {
         fixed_schedule: fixed_schedule(settings, &source, promoted, problems),
@@ -90,17 +91,23 @@ pub(super) fn dataset(
 }
 
 /// Where conversations come from, and whether it is a trace whose timestamps are followed unasked.
-fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool) {
+fn source(
+    settings: &Settings,
+    kind: EndpointKind,
+    problems: &mut Problems,
+) -> (DatasetSource, bool) {
+    let rankings = rankings(settings, kind, problems);
     let Some(path) = settings.text("--input-file").map(PathBuf::from) else {
         input_file::check_absent(settings, problems);
         return (
-            DatasetSource::Synthetic(synthetic(settings, problems)),
+            DatasetSource::Synthetic(synthetic(settings, rankings, problems)),
             false,
         );
     };
     // What is made up of a pool's entries is checked with the pool.
     let shaping = SYNTHETIC_ONLY
         .iter()
+        .chain(rankings::PLACES.iter().map(|(flag, _)| flag))
         .filter(|flag| **flag != "--prompt-batch-size");
     for flag in shaping.filter(|flag| settings.given(flag)) {
         problems.push(format!(
@@ -112,7 +119,11 @@ fn source(settings: &Settings, problems: &mut Problems) -> (DatasetSource, bool)
     (DatasetSource::File(file), promoted)
 }
 
-fn synthetic(settings: &Settings, problems: &mut Problems) -> SyntheticPlan {
+fn synthetic(
+    settings: &Settings,
+    rankings: Option<RankingsPlan>,
+    problems: &mut Problems,
+) -> SyntheticPlan {
     let length = |mean: &str, stddev: &str, default: f64| Length {
         mean: whole(settings, mean).unwrap_or(default),
         stddev: settings
@@ -136,6 +147,7 @@ fn synthetic(settings: &Settings, problems: &mut Problems) -> SyntheticPlan {
         ),
         pairs,
         batch_size: settings.size("--prompt-batch-size").unwrap_or(1),
+        rankings,
         corpus: match settings.choice("--prompt-corpus") {
             Some("coding") => CorpusKind::Coding,
             Some("random") => CorpusKind::Random,

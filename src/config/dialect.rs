@@ -26,6 +26,8 @@ pub struct DialectFacts {
     pub history: bool,
     /// The built-in server speaks it.
     pub built_in: bool,
+    /// Ranks passages by a query.
+    pub ranks: bool,
     /// Takes pictures.
     pub images: bool,
     /// Takes sounds.
@@ -48,6 +50,7 @@ const TEXT: DialectFacts = DialectFacts {
     system_slot: false,
     history: false,
     built_in: false,
+    ranks: false,
     images: false,
     audio: false,
     video: false,
@@ -144,6 +147,7 @@ dialects! {
     /// `/v1/embeddings`.
     Embeddings {
         name: "embeddings",
+        built_in: true,
         path: "/v1/embeddings",
         title: "Embeddings Metrics",
         ..NUMBERS
@@ -151,6 +155,7 @@ dialects! {
     /// `/v1/embeddings` of NIM, which takes pictures beside texts.
     NimEmbeddings {
         name: "nim_embeddings",
+        built_in: true,
         path: "/v1/embeddings",
         title: "NIM Embeddings Metrics",
         images: true,
@@ -159,6 +164,7 @@ dialects! {
     /// `/v1/embeddings` for a server that embeds chat messages.
     ChatEmbeddings {
         name: "chat_embeddings",
+        built_in: true,
         path: "/v1/embeddings",
         title: "Embeddings Metrics",
         system_slot: true,
@@ -168,27 +174,34 @@ dialects! {
     /// `/v1/ranking` of NIM.
     NimRankings {
         name: "nim_rankings",
+        built_in: true,
         path: "/v1/ranking",
         title: "Rankings Metrics",
+        ranks: true,
         ..NUMBERS
     }
     /// Cohere's `/v2/rerank`.
     CohereRankings {
         name: "cohere_rankings",
+        built_in: true,
         path: "/v2/rerank",
         title: "Ranking Metrics",
+        ranks: true,
         ..NUMBERS
     }
     /// `/rerank` of text-embeddings-inference.
     HfTeiRankings {
         name: "hf_tei_rankings",
+        built_in: true,
         path: "/rerank",
         title: "Ranking Metrics",
+        ranks: true,
         ..NUMBERS
     }
     /// `/v1/infer` of NIM.
     ImageRetrieval {
         name: "image_retrieval",
+        built_in: true,
         path: "/v1/infer",
         title: "Image Retrieval Metrics",
         counts_input: false,
@@ -198,6 +211,7 @@ dialects! {
     /// `/v1/audio/transcriptions`.
     AudioTranscription {
         name: "audio_transcription",
+        built_in: true,
         path: "/v1/audio/transcriptions",
         title: "Audio Transcription Metrics",
         counts_input: false,

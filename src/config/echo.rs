@@ -11,6 +11,7 @@ use super::lex::Settings;
 use super::media::sound_lists;
 use super::network;
 use super::plan::{Arrivals, DatasetSource, ExportLevel, PhaseKind, PhasePlan, Plan};
+use super::rankings;
 use super::rate::{Gaps, LatePolicy};
 use super::url_strategy::UrlStrategy;
 use crate::clock::Nanos;
@@ -361,6 +362,7 @@ fn dataset_config(settings: &Settings, plan: &Plan) -> Map<String, Value> {
         dataset.insert("entries".to_owned(), json!(plan.dataset.entries));
     }
     place(settings, DATASET_PLACES, &mut dataset);
+    place(settings, rankings::PLACES, &mut dataset);
     for (path, values) in sound_lists(settings, &plan.dataset.prompts.media) {
         put(&mut dataset, path, values);
     }

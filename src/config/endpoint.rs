@@ -29,18 +29,13 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     let custom_path = settings.text("--custom-endpoint").map(str::to_owned);
     check_dependencies(settings, kind, problems);
     check_seconds(settings, "--request-timeout-seconds", problems);
-    if !settings.given("--url") && !kind.facts().built_in {
-        problems.push(format!(
-            "--endpoint-type {} needs --url: the built-in server speaks {}",
-            kind.name(),
-            EndpointKind::names_of(|facts| facts.built_in)
-        ));
-    }
+    check_built_in(settings, kind, problems);
     let urls = urls(settings, kind.default_path(streaming), problems);
     let secure = urls.iter().any(|url| url.tls);
     EndpointPlan {
         kind,
         streaming,
+        streaming_refused: settings.given("--streaming") && !streaming,
         tls: tls::tls(settings, secure, problems),
         network: network::network(settings, &urls, |name| std::env::var(name).ok(), problems),
         urls,
@@ -73,6 +68,25 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     }
 }
 
+/// The built-in server has this dialect's path; one whose path is the user's may name a path that it has.
+fn check_built_in(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
+    let facts = kind.facts();
+    let users_path = facts.path.is_empty() && settings.given("--custom-endpoint");
+    if settings.given("--url") || facts.built_in || users_path {
+        return;
+    }
+    let or_path = if facts.path.is_empty() {
+        ", or --custom-endpoint with a path of the built-in server"
+    } else {
+        ""
+    };
+    problems.push(format!(
+        "--endpoint-type {} needs --url{or_path}: the built-in server speaks {}",
+        facts.name,
+        EndpointKind::names_of(|facts| facts.built_in)
+    ));
+}
+
 fn kind(settings: &Settings, problems: &mut Problems) -> EndpointKind {
     let name = settings.choice("--endpoint-type").unwrap_or("chat");
     EndpointKind::named(name).unwrap_or_else(|| {
@@ -91,6 +105,7 @@ impl EndpointPlan {
         EndpointPlan {
             kind,
             streaming: false,
+            streaming_refused: false,
             urls: Vec::new(),
             url_strategy: UrlStrategy::RoundRobin,
             built_in_server: false,

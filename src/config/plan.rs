@@ -16,6 +16,7 @@ use super::input_file::FilePlan;
 use super::limits::TimeLimits;
 use super::network::NetworkPlan;
 use super::prompts::PromptPlan;
+use super::rankings::RankingsPlan;
 use super::rate::{Gaps, LatePolicy, RequestRate};
 use super::slices::SlicePlan;
 use super::slots::SlotPlan;
@@ -86,6 +87,8 @@ pub struct EndpointPlan {
     pub kind: EndpointKind,
     /// Streamed replies are asked for.
     pub streaming: bool,
+    /// `--streaming` was given to a dialect that has no streams.
+    pub streaming_refused: bool,
     /// Joined request URLs, one for each `--url`, each with scheme and path; never empty (the built-in server's when the user
     /// gave none, set by the conductor).
     pub urls: Vec<TargetUrl>,
@@ -254,6 +257,8 @@ pub struct SyntheticPlan {
     pub pairs: Vec<LengthPair>,
     /// Texts in each turn.
     pub batch_size: usize,
+    /// A query and its passages in place of a prompt, for the dialects that rank.
+    pub rankings: Option<RankingsPlan>,
     /// Source of the words.
     pub corpus: CorpusKind,
     /// Turns per conversation.

@@ -27,6 +27,7 @@ mod pieces;
 mod prompts;
 mod random;
 mod random_pool;
+mod ranked;
 mod raw_payload;
 mod recorded;
 mod sampler;

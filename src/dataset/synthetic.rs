@@ -13,6 +13,7 @@ use super::fit::{Fitted, Fitter};
 use super::length;
 use super::pieces::Pieces;
 use super::random::RandomIds;
+use super::ranked;
 use super::seed::{child_seed, numbered};
 use super::{ContextMode, Conversation, Corpus, DatasetError, Turn};
 use crate::config::{
@@ -101,6 +102,10 @@ fn expected_tokens(plan: &Plan, synthetic: &SyntheticPlan) -> usize {
             .map(|pair| pair.input.mean * pair.percent / 100.0);
         weighed.sum()
     };
+    let input = synthetic
+        .rankings
+        .as_ref()
+        .map_or(input, ranked::expected_tokens);
     let texts = plan.dataset.entries as f64
         * synthetic.turns.mean.max(1.0)
         * synthetic.batch_size.max(1) as f64;
@@ -317,9 +322,21 @@ impl<'a> Maker<'a> {
         let marker = if turn == 0 { self.marker_tokens } else { 0 };
         let taken = (self.words.fitter.tokenizer.prompt_overhead() + marker) as f64;
         let tokens = self.input_tokens(input, taken, &mut generators.length) as usize;
-        let texts = (0..synthetic.batch_size.max(1))
-            .map(|_| misses.take(self.text(turn, overall, tokens, generators)))
-            .collect();
+        let said = match &synthetic.rankings {
+            Some(plan) => {
+                let (lengths, place) = (&mut generators.length, &mut generators.place);
+                let index = usize::try_from(overall).unwrap_or(0);
+                ranked::turn(plan, lengths, |tokens| {
+                    misses.take(self.words.text("", tokens, index, place))
+                })
+            }
+            None => Turn {
+                texts: (0..synthetic.batch_size.max(1))
+                    .map(|_| misses.take(self.text(turn, overall, tokens, generators)))
+                    .collect(),
+                ..Turn::default()
+            },
+        };
         let delay_ms = if turn > 0 && synthetic.delay_ms.mean > 0.0 {
             f64::from(length::draw(synthetic.delay_ms, 0, &mut generators.delay))
                 * synthetic.delay_ratio
@@ -327,12 +344,11 @@ impl<'a> Maker<'a> {
             0.0
         };
         Turn {
-            texts,
             role: "user".to_owned(),
             model: pick_model(self.plan, overall, &mut generators.model),
             max_tokens: self.output_tokens(pair, &mut generators.output),
             delay_ms,
-            ..Turn::default()
+            ..said
         }
     }
 

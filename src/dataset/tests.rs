@@ -65,6 +65,7 @@ pub(super) fn synthetic(tokens: f64) -> SyntheticPlan {
         input_tokens: Length::constant(tokens),
         pairs: Vec::new(),
         batch_size: 1,
+        rankings: None,
         corpus: CorpusKind::Sonnet,
         turns: Length::constant(1.0),
         delay_ms: Length::constant(0.0),

@@ -2,6 +2,8 @@
 //!
 //! In: a plan. Out: a few flags, cheap to hand to every recorder. Never: changes during a run.
 
+use super::registry::{of_input_tokens, of_output_tokens};
+use super::{Metric, Row};
 use crate::config::{DatasetSource, Plan, Slo};
 
 /// What of a plan decides which metrics exist and how they are computed.
@@ -19,6 +21,10 @@ pub struct Context {
     pub asked_input: Option<f64>,
     /// Streams of the endpoint's dialect end with `[DONE]`.
     pub ends_with_done: bool,
+    /// Replies of the endpoint's dialect are no tokens: numbers, places, a text that is not counted.
+    pub no_output_tokens: bool,
+    /// What is sent is not counted in tokens: pictures, sounds.
+    pub no_input_tokens: bool,
     /// What a good request keeps to; empty when no goodput was asked for.
     pub goodput: Vec<Slo>,
 }
@@ -34,7 +40,22 @@ impl Context {
             server_counts_words: plan.endpoint.built_in_server,
             asked_input: asked_input(&plan.dataset.source),
             ends_with_done: plan.endpoint.kind.ends_with_done(),
+            no_output_tokens: !plan.endpoint.kind.facts().produces_tokens,
+            no_input_tokens: !plan.endpoint.kind.facts().counts_input,
             goodput: plan.goodput.clone(),
+        }
+    }
+
+    /// The endpoint is one that has this metric. One that counts tokens where there are none would be 0 or worse, so it is absent.
+    pub(super) fn has(&self, metric: &Metric) -> bool {
+        !(self.no_output_tokens && of_output_tokens(metric))
+            && !(self.no_input_tokens && of_input_tokens(metric))
+    }
+
+    /// Takes out of `rows` what the endpoint has not.
+    pub(super) fn keep(&self, rows: &mut Vec<Row>) {
+        if self.no_output_tokens || self.no_input_tokens {
+            rows.retain(|row| self.has(row.metric));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A row a metric.
 //!
-//! In: nothing. Out: every metric that a chat or completions run can produce, by tag, with AIPerf 0.13's names, units, console
+//! In: nothing. Out: every metric that a run can produce, by tag, with AIPerf 0.13's names, units, console
 //! tables and orders; rows that AIPerf lacks are in the `Client` table. Never: a formula.
 
 use super::{Group, Metric};
@@ -52,6 +52,64 @@ pub fn compares_usage(metric: &Metric) -> bool {
             | "usage_completion_tokens_diff_pct"
             | "usage_reasoning_tokens_diff_pct"
             | "usage_discrepancy_count"
+    )
+}
+
+/// The metric counts tokens of replies (AIPerf's `PRODUCES_TOKENS_ONLY`), so there is none where replies are no tokens.
+#[must_use]
+pub fn of_output_tokens(metric: &Metric) -> bool {
+    needs_stream(metric)
+        || matches!(
+            metric.tag,
+            "e2e_output_token_throughput"
+                | "normalized_latency"
+                | "output_sequence_length"
+                | "output_token_throughput"
+                | "total_token_throughput"
+                | "output_token_count"
+                | "reasoning_token_count"
+                | "total_output_tokens"
+                | "total_reasoning_tokens"
+                | "total_osl"
+                | "osl_mismatch_diff_pct"
+                | "osl_mismatch_count"
+                | "usage_completion_tokens"
+                | "total_usage_completion_tokens"
+                | "usage_reasoning_tokens"
+                | "total_usage_reasoning_tokens"
+                | "usage_completion_audio_tokens"
+                | "total_usage_completion_audio_tokens"
+                | "usage_accepted_prediction_tokens"
+                | "total_usage_accepted_prediction_tokens"
+                | "usage_rejected_prediction_tokens"
+                | "total_usage_rejected_prediction_tokens"
+                | "usage_total_tokens"
+                | "total_usage_total_tokens"
+                | "usage_completion_tokens_diff_pct"
+                | "usage_reasoning_tokens_diff_pct"
+                | "inter_token_gap"
+                | "windowed_output_token_throughput"
+                | "windowed_output_tokens"
+                | "windowed_duration"
+        )
+}
+
+/// The metric counts tokens of what is sent (AIPerf's `TOKENIZES_INPUT_ONLY`), so there is none where that is not counted in tokens.
+#[must_use]
+pub fn of_input_tokens(metric: &Metric) -> bool {
+    matches!(
+        metric.tag,
+        "input_sequence_length"
+            | "input_token_throughput"
+            | "total_isl"
+            | "error_isl"
+            | "total_error_isl"
+            | "usage_prompt_tokens"
+            | "total_usage_prompt_tokens"
+            | "usage_prompt_tokens_diff_pct"
+            | "chat_template_tokens"
+            | "client_input_sequence_length"
+            | "tokens_in_flight"
     )
 }
 

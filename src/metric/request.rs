@@ -46,6 +46,11 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
     if record.cancelled {
         return;
     }
+    let mut sink = |index: usize, value| {
+        if context.has(&METRICS[index]) {
+            sink(index, value);
+        }
+    };
     let mut one = |index: usize, value: f64| {
         if value.is_finite() {
             sink(index, Value::One(value));

@@ -17,7 +17,8 @@ use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, Counts, PhaseFrame, Stats, Summary, Value, Window, quantile, replay, slo, spacing,
+    Context, Counts, PhaseFrame, Stats, Steady, Summary, Value, Window, quantile,
+    replay, slo, spacing,
 };
 use crate::record::{Chunk, Record};
 
@@ -223,10 +224,15 @@ impl Accumulator {
         self.spans.sort_unstable();
         sweepline::fill(&self.spans, self.window, &self.context, &mut rows);
         let steady = self.frame.zip(self.window);
-        let steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
+        let mut steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
+        if let Some(Steady::State(state)) = &mut steady {
+            self.context.keep(&mut state.rows);
+        }
+        let mut rows = quantile::finished(rows);
+        self.context.keep(&mut rows);
         let samples = self.series[index!("request_latency")].len();
         Summary {
-            rows: quantile::finished(rows),
+            rows,
             errors: self.errors.groups(),
             window: self.window.unwrap_or_default(),
             success_count: self.success_count,

@@ -13,6 +13,7 @@ pub fn applicable(tag: &str, context: &Context) -> bool {
         metric.in_records
             && !matches!(tag, "inter_chunk_latency" | "error_isl")
             && (context.streaming || !needs_stream(metric))
+            && context.has(metric)
             && !(context.use_server_token_count && compares_usage(metric))
     })
 }

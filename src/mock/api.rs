@@ -1,9 +1,12 @@
 //! A reading of the APIs' request bodies.
 //!
-//! In: a JSON body. Out: what is to be said. Never: a default that the plan or the API does not name.
+//! In: a body. Out: what is to be said. Never: a default that the plan or the API does not name.
 
 use serde_json::Value;
 
+use super::form;
+use super::numbers::Numbers;
+use super::request::Request;
 use crate::config::MockPlan;
 
 /// Most tokens one request may ask for.
@@ -24,6 +27,10 @@ pub(super) enum Api {
     Generate,
     /// `/generate_stream`.
     GenerateStream,
+    /// `/v1/audio/transcriptions`.
+    Transcriptions,
+    /// A path that answers with numbers.
+    Numbers(Numbers),
 }
 
 impl Api {
@@ -47,6 +54,12 @@ pub(super) const PATHS: &[(&str, Api)] = &[
     ("/v1/messages", Api::Messages),
     ("/generate", Api::Generate),
     ("/generate_stream", Api::GenerateStream),
+    ("/v1/audio/transcriptions", Api::Transcriptions),
+    ("/v1/embeddings", Api::Numbers(Numbers::Embeddings)),
+    ("/v1/ranking", Api::Numbers(Numbers::Ranking)),
+    ("/v2/rerank", Api::Numbers(Numbers::Rerank)),
+    ("/rerank", Api::Numbers(Numbers::TeiRerank)),
+    ("/v1/infer", Api::Numbers(Numbers::Infer)),
 ];
 
 /// What a body asks for.
@@ -65,20 +78,74 @@ pub(super) struct Order {
     pub(super) prompt_tokens: u64,
     /// Seed of the words, from the plan's seed and the body.
     pub(super) seed: u64,
+    /// The answer of an API that says no words.
+    pub(super) answer: Option<Value>,
+    /// The answer is the text alone.
+    pub(super) plain: bool,
 }
 
 impl Order {
-    /// Reads a body. The error is a sentence for the client.
-    pub(super) fn read(api: Api, body: &[u8], plan: &MockPlan) -> Result<Order, String> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|error| format!("the body is not valid JSON: {error}"))?;
-        let Value::Object(fields) = &value else {
-            return Err("the body must be a JSON object".to_owned());
+    /// Reads a request of any API. The error is a sentence for the client.
+    pub(super) fn of(api: Api, request: &Request, plan: &MockPlan) -> Result<Order, String> {
+        match api {
+            Api::Transcriptions => Order::transcription(request, plan),
+            Api::Numbers(numbers) => Order::numbers(numbers, &request.body, plan),
+            _ => Order::read(api, &request.body, plan),
+        }
+    }
+
+    fn numbers(numbers: Numbers, body: &[u8], plan: &MockPlan) -> Result<Order, String> {
+        let value = object(body)?;
+        let seed = plan.seed ^ fnv(body);
+        let answer = numbers.answer(&value, seed)?;
+        Ok(Order {
+            prompt_tokens: answer.prompt_tokens,
+            answer: Some(answer.value),
+            ..Order::whole(Api::Numbers(numbers), 1, seed)
+        })
+    }
+
+    fn transcription(request: &Request, plan: &MockPlan) -> Result<Order, String> {
+        let parts = form::parts(&request.content_type, &request.body)?;
+        for name in ["file", "model"] {
+            if form::field(&parts, name).is_none_or(<[u8]>::is_empty) {
+                return Err(format!("the form must have a `{name}` that is not empty"));
+            }
+        }
+        let plain = match form::field(&parts, "response_format") {
+            None | Some(b"json") => false,
+            Some(b"text") => true,
+            Some(_) => return Err("`response_format` must be json or text".to_owned()),
         };
-        let model = match fields.get("model") {
-            Some(Value::String(model)) => model.clone(),
-            None if matches!(api, Api::Generate | Api::GenerateStream) => String::new(),
-            _ => return Err("`model` must be a string".to_owned()),
+        let seed = plan.seed ^ fnv(&request.body);
+        Ok(Order {
+            plain,
+            ..Order::whole(Api::Transcriptions, plan.tokens.max(1), seed)
+        })
+    }
+
+    /// An answer at once, without a model's name in it.
+    fn whole(api: Api, tokens: u32, seed: u64) -> Order {
+        Order {
+            api,
+            model: String::new(),
+            stream: false,
+            include_usage: false,
+            continuous_usage: false,
+            tokens,
+            prompt_tokens: 0,
+            seed,
+            answer: None,
+            plain: false,
+        }
+    }
+
+    /// Reads a body of an API that says words for words. The error is a sentence for the client.
+    pub(super) fn read(api: Api, body: &[u8], plan: &MockPlan) -> Result<Order, String> {
+        let value = object(body)?;
+        let model = match api {
+            Api::Generate | Api::GenerateStream if value.get("model").is_none() => String::new(),
+            _ => model(&value)?.to_owned(),
         };
         let prompt_tokens = prompt_tokens(api, &value)?;
         let stream =
@@ -96,8 +163,25 @@ impl Order {
             tokens: tokens(api, &value, plan)?,
             prompt_tokens,
             seed: plan.seed ^ fnv(body),
+            answer: None,
+            plain: false,
         })
     }
+}
+
+fn object(body: &[u8]) -> Result<Value, String> {
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| format!("the body is not valid JSON: {error}"))?;
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err("the body must be a JSON object".to_owned())
+    }
+}
+
+pub(super) fn model(body: &Value) -> Result<&str, String> {
+    let model = body["model"].as_str();
+    model.ok_or_else(|| "`model` must be a string".to_owned())
 }
 
 /// Words of the prompt, which each API has in another field.
@@ -106,7 +190,7 @@ fn prompt_tokens(api: Api, body: &Value) -> Result<u64, String> {
         Api::Chat | Api::Messages => "messages",
         Api::Completions => "prompt",
         Api::Responses => "input",
-        Api::Generate | Api::GenerateStream => "inputs",
+        _ => "inputs",
     };
     let prompt = match &body[field] {
         Value::Array(messages) if field == "messages" && !messages.is_empty() => messages,
@@ -126,7 +210,7 @@ fn tokens(api: Api, body: &Value, plan: &MockPlan) -> Result<u32, String> {
         Api::Chat | Api::Completions => (body, &["max_completion_tokens", "max_tokens"]),
         Api::Responses => (body, &["max_output_tokens"]),
         Api::Messages => (body, &["max_tokens"]),
-        Api::Generate | Api::GenerateStream => (&body["parameters"], &["max_new_tokens"]),
+        _ => (&body["parameters"], &["max_new_tokens"]),
     };
     let mut limit = None;
     for name in names {
@@ -154,7 +238,7 @@ fn tokens(api: Api, body: &Value, plan: &MockPlan) -> Result<u32, String> {
     Ok(u32::try_from(tokens).unwrap_or(u32::MAX))
 }
 
-fn count(value: &Value, name: &str) -> Result<Option<u64>, String> {
+pub(super) fn count(value: &Value, name: &str) -> Result<Option<u64>, String> {
     match &value[name] {
         Value::Null => Ok(None),
         number => number
@@ -173,7 +257,7 @@ fn flag(value: &Value, name: &str) -> Result<bool, String> {
 }
 
 /// Words of a text, of a message or a part, or of a list of them; a number is a token id.
-fn words(value: &Value) -> u64 {
+pub(super) fn words(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.split_whitespace().count() as u64,
         Value::Array(items) => items.iter().map(words).sum(),

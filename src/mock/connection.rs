@@ -172,10 +172,10 @@ impl Connection {
                 }
             }
         } else {
-            let body = active.reply.whole().to_string();
+            let (kind, body) = active.reply.whole();
             script::plain(
                 200,
-                "application/json",
+                kind,
                 body.as_bytes(),
                 active.keep_alive,
                 "",
@@ -265,7 +265,7 @@ impl Connection {
 
     fn generate(&mut self, api: Api, request: &Request, number: u64, now: Moment, shared: &Shared) {
         let plan = &shared.plan;
-        match Order::read(api, &request.body, plan) {
+        match Order::of(api, request, plan) {
             Ok(order) => {
                 shared.tally.generations.fetch_add(1, Ordering::Relaxed);
                 let keep_alive = request.keep_alive && (request.chunks_allowed || !order.stream);

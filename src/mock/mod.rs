@@ -1,4 +1,4 @@
-//! The built-in server: an independent reading of HTTP and of the APIs for text.
+//! The built-in server: an independent reading of HTTP and of the APIs.
 //!
 //! In: requests on a port, loopback's unless another is asked for. Out: replies paced by absolute times. Never: shares code with `wire`, so that one mistake
 //! cannot pass twice.
@@ -21,7 +21,9 @@ mod arrival;
 mod connection;
 #[cfg(target_os = "linux")]
 mod crew;
+mod form;
 mod log;
+mod numbers;
 mod request;
 mod script;
 #[cfg(target_os = "linux")]

@@ -21,6 +21,8 @@ pub(super) struct Request {
     pub(super) chunks_allowed: bool,
     /// The connection may carry another request.
     pub(super) keep_alive: bool,
+    /// `Content-Type`; empty when there is none.
+    pub(super) content_type: String,
     /// The body, unframed.
     pub(super) body: Vec<u8>,
 }
@@ -45,6 +47,7 @@ struct Head {
     path: String,
     chunks_allowed: bool,
     keep_alive: bool,
+    content_type: String,
     framing: Framing,
     wants_continue: bool,
 }
@@ -236,6 +239,7 @@ impl RequestReader {
             path: head.path,
             chunks_allowed: head.chunks_allowed,
             keep_alive: head.keep_alive,
+            content_type: head.content_type,
             body,
         }
     }
@@ -334,6 +338,7 @@ fn parse_head(bytes: &[u8]) -> Result<Head, Refusal> {
         path: path_of(target)?,
         chunks_allowed: newer,
         keep_alive: !fields.close && (newer || fields.keep_alive),
+        content_type: fields.content_type,
         framing,
         wants_continue: newer && fields.wants_continue,
     })
@@ -362,6 +367,7 @@ struct Fields {
     chunked: bool,
     close: bool,
     keep_alive: bool,
+    content_type: String,
     wants_continue: bool,
 }
 
@@ -401,6 +407,8 @@ impl Fields {
                 return refuse(413, "the body is larger than 64 MB");
             }
             self.length = Some(length);
+        } else if name.eq_ignore_ascii_case("content-type") {
+            value.clone_into(&mut self.content_type);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             if self.chunked || !value.eq_ignore_ascii_case("chunked") {
                 return refuse(501, "the only transfer coding known is chunked");

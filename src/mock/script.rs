@@ -95,8 +95,12 @@ impl Reply {
         self.order.tokens.div_ceil(self.tokens_per_chunk)
     }
 
+    /// Tokens that are said.
     pub(super) fn tokens(&self) -> u32 {
-        self.order.tokens
+        match self.order.api {
+            Api::Numbers(_) => 0,
+            _ => self.order.tokens,
+        }
     }
 
     /// Head of a stream and, for chat, the first chunk with the role.
@@ -185,18 +189,32 @@ impl Reply {
         self.frame(14, out, |out| out.extend_from_slice(b"data: [DONE]\n\n"));
     }
 
-    /// The whole reply of a request that does not stream.
-    pub(super) fn whole(&mut self) -> Value {
-        self.text.clear();
-        self.draw(self.order.tokens);
-        self.order.api.whole(self.so_far(&self.text))
+    /// The whole reply of a request that does not stream, with its content type.
+    pub(super) fn whole(&mut self) -> (&'static str, String) {
+        let value = match self.order.answer.take() {
+            Some(answer) => {
+                self.said = self.order.tokens;
+                answer
+            }
+            None => {
+                self.text.clear();
+                self.draw(self.order.tokens);
+                if self.order.plain {
+                    return (
+                        "text/plain; charset=utf-8",
+                        self.text.trim_start().to_owned(),
+                    );
+                }
+                self.order.api.whole(self.so_far(&self.text))
+            }
+        };
+        ("application/json", value.to_string())
     }
 
     /// Appends words to `text`.
     fn draw(&mut self, words: u32) {
         for _ in 0..words {
-            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let index = usize::try_from(mix(self.random) >> 58).unwrap_or(0);
+            let index = usize::try_from(random(&mut self.random) >> 58).unwrap_or(0);
             self.text.push_str(WORDS[index % WORDS.len()]);
         }
         self.said += words;
@@ -267,8 +285,10 @@ fn size_line(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The finalizer of `SplitMix64`.
-fn mix(mut value: u64) -> u64 {
+/// The next number of `SplitMix64`.
+pub(super) fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut value = *state;
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

@@ -34,7 +34,7 @@ impl Api {
             Api::Completions => "cmpl-",
             Api::Responses => "resp_",
             Api::Messages => "msg_",
-            Api::Generate | Api::GenerateStream => "",
+            _ => "",
         };
         format!("{prefix}{number:016x}")
     }
@@ -71,6 +71,8 @@ impl Api {
                 r#"data: {"token":{"id":0,"logprob":0.0,"special":false,"text":""#.to_owned(),
                 r#""},"generated_text":null,"details":null"#.to_owned(),
             ),
+            // Nothing of these is streamed.
+            Api::Transcriptions | Api::Numbers(_) => (String::new(), String::new()),
         }
     }
 
@@ -180,6 +182,9 @@ impl Api {
                 "details": {"finish_reason": "length", "generated_tokens": said.tokens, "seed": null,
                     "input_length": said.prompt_tokens},
             }),
+            Api::Transcriptions => json!({"text": text.trim_start()}),
+            // The order has the answer.
+            Api::Numbers(_) => Value::Null,
         }
     }
 }

@@ -150,7 +150,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         overflow_count: run.overflowed,
         coalesced_count: run.recorded.coalesced,
         health: health(plan, run, profiling),
-        notes: notes(cores, run, &plan.endpoint.network),
+        notes: notes(plan, cores, run),
         facts: facts
             .into_iter()
             .map(|(label, value)| (label.to_owned(), value))
@@ -163,8 +163,14 @@ fn unsent(leftover: Leftover) -> u64 {
 }
 
 /// What the reader should know of how the client did its work.
-fn notes(cores: &Cores, run: &Run, network: &NetworkPlan) -> Vec<String> {
+fn notes(plan: &Plan, cores: &Cores, run: &Run) -> Vec<String> {
     let mut notes = cores.notes.clone();
+    if plan.endpoint.streaming_refused {
+        notes.push(format!(
+            "--streaming was left out: replies of --endpoint-type {} cannot be streamed",
+            plan.endpoint.kind.name()
+        ));
+    }
     if run.overflowed > 0 {
         notes.push(format!(
             "{} finished requests waited on a worker because the recorder was behind; none was lost",
@@ -179,7 +185,10 @@ fn notes(cores: &Cores, run: &Run, network: &NetworkPlan) -> Vec<String> {
         ));
     }
     notes.extend(failed_ahead(&run.workers.counts));
-    notes.extend(small_buffers(network, run.reach.buffers));
+    notes.extend(small_buffers(
+        &plan.endpoint.network,
+        run.reach.buffers,
+    ));
     notes
 }
 

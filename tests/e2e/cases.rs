@@ -105,6 +105,7 @@ fn run(case: &Case) -> Vec<String> {
                 "--synthetic-input-tokens-mean ",
                 "--input-file ",
                 "--seq-dist ",
+                "_rankings ",
             ],
             "--isl 16".to_owned(),
         ),

@@ -27,6 +27,8 @@ pub enum Step {
     End,
     /// A reply that is not streamed.
     Whole(String),
+    /// This body, which is JSON, as it is.
+    Json(String),
     /// The list of models: only `m`.
     Models,
     /// An error status with a JSON body.
@@ -105,6 +107,7 @@ fn step_of(text: &str) -> Step {
         "stop" => Step::Stop,
         "end" => Step::End,
         "whole" => Step::Whole(rest.to_owned()),
+        "json" => Step::Json(rest.to_owned()),
         "status" => Step::Status(rest.parse().unwrap()),
         "usage" => {
             let (prompt, completion) = rest.split_once(' ').unwrap();
@@ -370,7 +373,14 @@ impl Link {
         }
         let body: Vec<u8> = self.buffer.drain(..length).collect();
         if !body.is_empty() {
-            seen.body = serde_json::from_slice(&body).unwrap();
+            // A form is no JSON.
+            let form = || Value::from(String::from_utf8_lossy(&body));
+            let is_form = seen.head.contains("multipart/form-data");
+            seen.body = if is_form {
+                form()
+            } else {
+                serde_json::from_slice(&body).unwrap()
+            };
         }
         seen.at = Instant::now();
         Ok(seen)
@@ -421,6 +431,10 @@ impl Link {
                 }
                 Step::Stop => self.write(&stop())?,
                 Step::End => self.write_last("0\r\n\r\n", open)?,
+                Step::Json(text) => {
+                    let body = serde_json::from_str(text).unwrap();
+                    self.write_last(&reply(200, &body), open)?;
+                }
                 Step::Whole(text) => {
                     let mut body = if completions {
                         json!({"object": "text_completion", "choices": [{"index": 0, "text": text,

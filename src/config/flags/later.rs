@@ -37,14 +37,6 @@ pub const LATER: &[Flag] = refused_table! {
     Later "YAML configuration is planned; give the settings as flags" {
         ["--config", "-f"] Text;
     }
-    Later "made-up rankings are planned; give a file whose texts are named query and passages" {
-        ["--rankings-passages-mean"] Text;
-        ["--rankings-passages-stddev"] Text;
-        ["--rankings-passages-prompt-token-mean"] Text;
-        ["--rankings-passages-prompt-token-stddev"] Text;
-        ["--rankings-query-prompt-token-mean"] Text;
-        ["--rankings-query-prompt-token-stddev"] Text;
-    }
     Later "scraping the server's Prometheus metrics is planned; --no-server-metrics is accepted" {
         ["--server-metrics"] List;
         ["--server-metrics-formats"] List;

@@ -243,6 +243,14 @@ pub const WORKING: &[Flag] = working_table! {
         ["--shared-system-prompt-length"] Integer(1, 1 << 24), "", "Tokens of one made-up system message shared by all conversations.";
         ["--user-context-prompt-length"] Integer(1, 1 << 24), "", "Tokens of an extra first user message of each conversation.";
     }
+    "Rankings" {
+        ["--rankings-passages-mean"] Integer(1, 1 << 20), "1", "Mean number of passages that a query is put beside.";
+        ["--rankings-passages-stddev"] Integer(0, 1 << 20), "0", "Standard deviation of that number.";
+        ["--rankings-passages-prompt-token-mean"] Integer(1, 1 << 24), "550", "Mean tokens of a passage.";
+        ["--rankings-passages-prompt-token-stddev"] Integer(0, 1 << 24), "0", "Standard deviation of a passage's tokens.";
+        ["--rankings-query-prompt-token-mean"] Integer(1, 1 << 24), "550", "Mean tokens of a query.";
+        ["--rankings-query-prompt-token-stddev"] Integer(0, 1 << 24), "0", "Standard deviation of a query's tokens.";
+    }
     "Image" {
         ["--image-width-mean"] Between(0.0, 65_535.0), "0", "Mean width of made-up pictures; with a height above 0 too, every turn has some.";
         ["--image-width-stddev"] Between(0.0, 65_535.0), "0", "Standard deviation of the width.";
