@@ -17,9 +17,6 @@ pub const LATER: &[Flag] = refused_table! {
         ["--server-profiler-start-path"] Text;
         ["--server-profiler-stop-path"] Text;
     }
-    Later "requests go out as application/json; form data comes with the endpoint types that need it" {
-        ["--request-content-type"] Text;
-    }
     Later "downloadable datasets are planned; give a file of your own with --input-file" {
         ["--hf-subset"] Text;
     }

@@ -109,6 +109,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--key"] Path, "", "PEM file with that certificate's private key.";
         ["--tls-server-name"] Text, "the URL's host", "Name to ask for over TLS (SNI), which the server's certificate must hold.";
         ["--connection-reuse-strategy"] Choice(&["pooled", "never", "sticky_user_sessions"]), "pooled", "Keep-alive pool, a new connection for each request, or one for each session.";
+        ["--request-content-type"] Choice(&["application/json", "multipart/form_data", "application_json", "multipart_form_data"]), "as the endpoint type needs", "Content type of bodies: only audio_transcription sends forms, and it sends nothing else.";
         ["--session-header"] Text, "X-Correlation-ID", "Name of the header that carries the session's id.";
     }
     "Input" {
@@ -246,7 +247,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--audio-length-mean"] Between(0.0, 86_400.0), "0", "Mean length of made-up sounds in seconds; above 0 every turn has some.";
         ["--audio-length-stddev"] Between(0.0, 86_400.0), "0", "Standard deviation of the length.";
         ["--audio-batch-size", "--batch-size-audio"] Integer(0, 1 << 16), "1", "Sounds in each turn; 0 for none.";
-        ["--audio-format"] Choice(&["wav", "mp3"]), "wav", "How sounds are encoded; wav works.";
+        ["--audio-format"] Choice(&["wav", "mp3"]), "wav", "How sounds are encoded.";
         ["--audio-depths"] List, "16", "Bits of a sample (8, 16, 24, 32); one is drawn for each sound.";
         ["--audio-sample-rates"] List, "16", "Sample rates in kHz, or in Hz above 96; one is drawn for each sound.";
         ["--audio-num-channels"] Integer(1, 2), "1", "1 for mono, 2 for stereo.";
