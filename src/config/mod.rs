@@ -48,7 +48,7 @@ pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};
 pub use fixed_schedule::FixedSchedule;
 pub use format::FileFormat;
-pub use input_file::FilePlan;
+pub use input_file::{FilePlan, PublicDataset};
 pub use media::{
     ImageFormat, ImageOrder, ImagePlan, ImageSource, MediaPlan, SoundFormat, SoundPlan,
 };

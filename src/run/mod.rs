@@ -21,6 +21,7 @@ mod inputs;
 mod machine;
 mod marks;
 mod prepare;
+mod public;
 mod queue;
 mod ready;
 mod recorder;
@@ -52,6 +53,9 @@ pub enum RunError {
     /// No tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] crate::tokenizer::TokenizerError),
+    /// A public dataset is not to be had.
+    #[error("{0}")]
+    PublicDataset(String),
     /// No conversations.
     #[error(transparent)]
     Dataset(#[from] crate::dataset::DatasetError),
@@ -183,6 +187,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     // The built-in server holds the other end of each connection in this process.
     let ends = if plan.endpoint.built_in_server { 2 } else { 1 };
     crate::driver::make_room(connections as u64 * ends)?;
+    public::fetch(&mut plan)?;
     let server = start_built_in_server(&mut plan, &cores)?;
     let prepared = Prepared::new(plan, seed)?;
     for note in &prepared.notes {

@@ -91,6 +91,7 @@ fn run(case: &Case) -> Vec<String> {
                 "--input-file ",
                 "--seq-dist ",
                 "_rankings ",
+                "no-isl",
             ],
             "--isl 16".to_owned(),
         ),
@@ -106,7 +107,10 @@ fn run(case: &Case) -> Vec<String> {
             flags = format!("{flags} {default}");
         }
     }
-    let flags = flags.replace("no-artifact-dir", "").replace("no-ui", "");
+    let flags = flags
+        .replace("no-artifact-dir", "")
+        .replace("no-ui", "")
+        .replace("no-isl", "");
     let mut tool = Tool::profile(&flags);
     for (name, text) in &case.files {
         tool = tool.file(name, text);
