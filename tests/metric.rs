@@ -135,6 +135,7 @@ fn set(record: &mut Record, context: &mut Context, line: &str) {
         "output" => record.tokens.output = number(0),
         "reasoning" => record.tokens.reasoning = number(0),
         "finish" => record.finish_reason = Some(rest.join(" ")),
+        "sound" => record.sound = millis(rest[0]),
         "client-input" => record.tokens.client_input = number(0),
         "template" => record.tokens.template = number(0),
         "template-refused" => record.tokens.template_refused = true,

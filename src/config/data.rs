@@ -97,13 +97,24 @@ fn source(
     problems: &mut Problems,
 ) -> (DatasetSource, bool) {
     let rankings = rankings(settings, kind, problems);
+    let public = input_file::public(settings, problems);
     let Some(path) = settings.text("--input-file").map(PathBuf::from) else {
+        if let Some(file) = public {
+            check_shaping(settings, problems);
+            return (DatasetSource::File(file), false);
+        }
         input_file::check_absent(settings, problems);
         return (
             DatasetSource::Synthetic(synthetic(settings, rankings, problems)),
             false,
         );
     };
+    check_shaping(settings, problems);
+    let (file, promoted) = input_file::file(settings, path, problems);
+    (DatasetSource::File(file), promoted)
+}
+
+fn check_shaping(settings: &Settings, problems: &mut Problems) {
     // What is made up of a pool's entries is checked with the pool.
     let shaping = SYNTHETIC_ONLY
         .iter()
@@ -115,8 +126,6 @@ fn source(
             settings.spelling(flag)
         ));
     }
-    let (file, promoted) = input_file::file(settings, path, problems);
-    (DatasetSource::File(file), promoted)
 }
 
 fn synthetic(

@@ -24,6 +24,10 @@ pub struct DialectFacts {
     pub system_slot: bool,
     /// Carries earlier turns and what was replied to them.
     pub history: bool,
+    /// How a stream says that it is whole.
+    pub ending: Ending,
+    /// Each event of a stream can carry the usage so far, where that is asked for.
+    pub usage_by_chunk: bool,
     /// The built-in server speaks it.
     pub built_in: bool,
     /// Ranks passages by a query.
@@ -38,6 +42,29 @@ pub struct DialectFacts {
     pub content_type: &'static str,
 }
 
+/// How a stream says that it is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By `[DONE]`. Some servers leave it out, so a stream without it is whole if it gave a reason for its end.
+    DoneMark,
+    /// By an event that the dialect marks as the last. A stream without it was cut, and its request has failed.
+    Event,
+    /// By the end of its connection's framing alone.
+    Connection,
+    /// As [`Ending::Event`], but not every server sends it: a stream without it is no failure.
+    OptionalEvent,
+}
+
+/// Between the parts of a form. Drawn once: a base64 text cannot hold it, and no sound will.
+macro_rules! form_boundary {
+    () => {
+        "tokenring-7b1c5f0e9d3a4286b4f7"
+    };
+}
+
+/// Between the parts of a form, as the content type of the dialects of forms announces it.
+pub const FORM_BOUNDARY: &str = form_boundary!();
+
 /// An API that streams text for one text: what most rows differ from in little.
 const TEXT: DialectFacts = DialectFacts {
     name: "",
@@ -49,6 +76,8 @@ const TEXT: DialectFacts = DialectFacts {
     counts_input: true,
     system_slot: false,
     history: false,
+    ending: Ending::Connection,
+    usage_by_chunk: false,
     built_in: false,
     ranks: false,
     images: false,
@@ -92,6 +121,8 @@ dialects! {
     /// `/v1/chat/completions`.
     Chat {
         name: "chat",
+        ending: Ending::DoneMark,
+        usage_by_chunk: true,
         built_in: true,
         path: "/v1/chat/completions",
         system_slot: true,
@@ -104,6 +135,8 @@ dialects! {
     /// `/v1/completions`.
     Completions {
         name: "completions",
+        ending: Ending::DoneMark,
+        usage_by_chunk: true,
         built_in: true,
         path: "/v1/completions",
         ..TEXT
@@ -111,6 +144,7 @@ dialects! {
     /// `/v1/responses`.
     Responses {
         name: "responses",
+        ending: Ending::Event,
         built_in: true,
         path: "/v1/responses",
         system_slot: true,
@@ -122,6 +156,7 @@ dialects! {
     /// Anthropic's `/v1/messages`.
     Messages {
         name: "messages",
+        ending: Ending::Event,
         built_in: true,
         path: "/v1/messages",
         system_slot: true,
@@ -132,6 +167,7 @@ dialects! {
     /// `/generate` of text-generation-inference.
     HuggingfaceGenerate {
         name: "huggingface_generate",
+        ending: Ending::OptionalEvent,
         built_in: true,
         path: "/generate",
         streaming_path: Some("/generate_stream"),
@@ -216,7 +252,7 @@ dialects! {
         title: "Audio Transcription Metrics",
         counts_input: false,
         audio: true,
-        content_type: "multipart/form-data; boundary=tokenring-7b1c5f0e9d3a4286b4f7",
+        content_type: concat!("multipart/form-data; boundary=", form_boundary!()),
         ..NUMBERS
     }
     /// Bodies that a dataset gives whole, at the URL as it is.
@@ -243,12 +279,6 @@ impl EndpointKind {
     pub fn named(name: &str) -> Option<EndpointKind> {
         let mut all = EndpointKind::ALL.iter().copied();
         all.find(|kind| kind.facts().name == name)
-    }
-
-    /// Whole streams of this dialect end with a `finish_reason` and `[DONE]`.
-    #[must_use]
-    pub const fn ends_with_done(self) -> bool {
-        matches!(self, EndpointKind::Chat | EndpointKind::Completions)
     }
 
     /// The name as in `--endpoint-type`.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::affinity;
 use super::api_key;
-use super::dialect::EndpointKind;
+use super::dialect::{DialectFacts, EndpointKind};
 use super::error::Problems;
 use super::lex::Settings;
 use super::limits::{self, TimeLimits};
@@ -30,6 +30,7 @@ pub(super) fn endpoint(settings: &Settings, problems: &mut Problems) -> Endpoint
     check_dependencies(settings, kind, problems);
     check_seconds(settings, "--request-timeout-seconds", problems);
     check_built_in(settings, kind, problems);
+    check_content_type(settings, kind, problems);
     let urls = urls(settings, kind.default_path(streaming), problems);
     let secure = urls.iter().any(|url| url.tls);
     EndpointPlan {
@@ -85,6 +86,22 @@ fn check_built_in(settings: &Settings, kind: EndpointKind, problems: &mut Proble
         facts.name,
         EndpointKind::names_of(|facts| facts.built_in)
     ));
+}
+
+/// Forms are for the dialects that have them. Those send nothing else, whatever is asked for, as AIPerf does.
+fn check_content_type(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
+    let flag = "--request-content-type";
+    let form = |facts: &DialectFacts| facts.content_type.starts_with("multipart/");
+    let wants_form = settings
+        .choice(flag)
+        .is_some_and(|kind| kind.starts_with("multipart"));
+    if wants_form && !form(kind.facts()) {
+        problems.push(format!(
+            "{flag} multipart/form-data needs --endpoint-type {}: {} sends JSON",
+            EndpointKind::names_of(form),
+            kind.name()
+        ));
+    }
 }
 
 fn kind(settings: &Settings, problems: &mut Problems) -> EndpointKind {
@@ -165,11 +182,14 @@ fn urls(settings: &Settings, default_path: &str, problems: &mut Problems) -> Vec
 }
 
 fn check_dependencies(settings: &Settings, kind: EndpointKind, problems: &mut Problems) {
-    let complete = kind == EndpointKind::Chat
+    let complete = kind.facts().usage_by_chunk
         && settings.given("--streaming")
         && settings.given("--use-server-token-count");
     if settings.given("--per-chunk-usage") && !complete {
-        problems.push("--per-chunk-usage needs --endpoint-type chat, --streaming and --use-server-token-count");
+        problems.push(format!(
+            "--per-chunk-usage needs --endpoint-type {}, --streaming and --use-server-token-count",
+            EndpointKind::names_of(|facts| facts.usage_by_chunk)
+        ));
     }
 }
 

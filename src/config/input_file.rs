@@ -25,7 +25,27 @@ pub struct FilePlan {
     pub prompt_batch: usize,
     /// Bad lines are left out and counted.
     pub skip_bad_lines: bool,
+    /// The file is the hub's, and its path is known once it was found in the cache or came from there.
+    pub public: Option<PublicDataset>,
 }
+
+/// A file of a dataset of the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicDataset {
+    /// As `--public-dataset` calls it.
+    pub name: &'static str,
+    /// The dataset, as `ORG/NAME`.
+    pub dataset: &'static str,
+    /// Its place in the dataset.
+    pub file: &'static str,
+}
+
+/// The one that is read.
+const SHAREGPT: PublicDataset = PublicDataset {
+    name: "sharegpt",
+    dataset: "anon8231489123/ShareGPT_Vicuna_unfiltered",
+    file: "ShareGPT_V3_unfiltered_cleaned_split.json",
+};
 
 impl FilePlan {
     /// The file at `path`, with the defaults of all flags.
@@ -41,6 +61,7 @@ impl FilePlan {
             category: None,
             prompt_batch: 1,
             skip_bad_lines: false,
+            public: None,
         }
     }
 }
@@ -62,14 +83,31 @@ pub(super) fn check_absent(settings: &Settings, problems: &mut Problems) {
     if settings.given(SKIP) {
         problems.push("--skip-bad-lines needs --input-file, whose lines it speaks of");
     }
-    if settings.given(PUBLIC) {
-        problems.push(NO_HUB_FILE);
-    }
     if settings.given(BLOCK) {
         problems.push(format!(
             "{} needs --input-file with a mooncake_trace or bailian_trace, whose hash ids it measures",
             settings.spelling(BLOCK)
         ));
+    }
+}
+
+/// The public dataset that is asked for and that no file stands for.
+pub(super) fn public(settings: &Settings, problems: &mut Problems) -> Option<FilePlan> {
+    if !settings.given(PUBLIC) || settings.given("--input-file") {
+        return None;
+    }
+    check_both(settings, problems);
+    let mut file = FilePlan::new(PathBuf::from(SHAREGPT.file), FileFormat::ShareGpt);
+    file.skip_bad_lines = settings.given(SKIP);
+    file.public = Some(SHAREGPT);
+    Some(file)
+}
+
+fn check_both(settings: &Settings, problems: &mut Problems) {
+    if settings.given(PUBLIC) && settings.given(KIND) {
+        problems.push(
+            "--public-dataset and --custom-dataset-type exclude each other; leave one of them out",
+        );
     }
 }
 
@@ -82,11 +120,7 @@ pub(super) fn file(
 ) -> (FilePlan, bool) {
     check_kind(settings, problems);
     let public = settings.given(PUBLIC).then_some(FileFormat::ShareGpt);
-    if public.is_some() && settings.given(KIND) {
-        problems.push(
-            "--public-dataset and --custom-dataset-type exclude each other; leave one of them out",
-        );
-    }
+    check_both(settings, problems);
     let named = settings.choice(KIND).and_then(FileFormat::named);
     let named = named.or(public);
     let (found, timed) = first_record(&path, settings.given(KIND) || public.is_some())
@@ -176,6 +210,3 @@ fn first_record(path: &Path, named: bool) -> Result<(FileFormat, bool), String> 
         Err(sentence) => Err(sentence),
     }
 }
-
-const NO_HUB_FILE: &str = "--public-dataset sharegpt needs --input-file with the file ShareGPT_V3_unfiltered_cleaned_split.json of the hub's dataset \
-                           anon8231489123/ShareGPT_Vicuna_unfiltered";

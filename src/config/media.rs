@@ -85,7 +85,23 @@ pub struct SoundPlan {
     pub rates_hz: Vec<u32>,
     /// 1 or 2.
     pub channels: u8,
+    /// How they are encoded.
+    pub format: SoundFormat,
 }
+
+/// `--audio-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoundFormat {
+    /// A RIFF file of PCM samples.
+    Wav,
+    /// MPEG layer III, at 128 kbit/s from 32 kHz on and at 64 below. The depth of samples means nothing to it.
+    Mp3,
+}
+
+/// Sample rates that MPEG layer III has.
+const MP3_RATES_HZ: &[u32] = &[
+    8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000,
+];
 
 /// Endings of the files in a folder of pictures that are looked at.
 const PICTURE_ENDINGS: &[&str] = &["png", "jpg", "jpeg"];
@@ -235,11 +251,6 @@ fn sounds(settings: &Settings, problems: &mut Problems) -> Option<SoundPlan> {
         refuse_idle(settings, AUDIO_FLAGS, flag, problems);
         return None;
     }
-    if settings.choice("--audio-format") == Some("mp3") {
-        problems.push(
-            "--audio-format mp3 needs an encoder, and those that could be built in are under the LGPL, which this program is not; use wav",
-        );
-    }
     let per_turn = settings.size("--audio-batch-size").unwrap_or(1);
     let plan = SoundPlan {
         seconds: length(settings, flag, "--audio-length-stddev"),
@@ -264,7 +275,17 @@ fn sounds(settings: &Settings, problems: &mut Problems) -> Option<SoundPlan> {
             .integer("--audio-num-channels")
             .and_then(|n| u8::try_from(n).ok())
             .unwrap_or(1),
+        format: match settings.choice("--audio-format") {
+            Some("mp3") => SoundFormat::Mp3,
+            _ => SoundFormat::Wav,
+        },
     };
+    let odd = |rate: &&u32| plan.format == SoundFormat::Mp3 && !MP3_RATES_HZ.contains(rate);
+    if let Some(rate) = plan.rates_hz.iter().find(odd) {
+        problems.push(format!(
+            "--audio-sample-rates {rate} Hz is none of mp3's, which are {MP3_RATES_HZ:?}; give one of them, or --audio-format wav"
+        ));
+    }
     (per_turn > 0).then_some(plan)
 }
 

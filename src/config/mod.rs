@@ -48,15 +48,17 @@ mod value;
 pub use cache_bust::CacheBust;
 pub use calibrate::CalibratePlan;
 pub use cancellation::CancellationPlan;
-pub use dialect::{DialectFacts, EndpointKind};
+pub use dialect::{DialectFacts, Ending, EndpointKind, FORM_BOUNDARY};
 pub use driver::{DriverKind, StampKind, WaitKind, WaitPlan};
 pub use echo::{REDACTED, is_secret_header};
 pub use error::{Problem, Problems};
 pub use fixed_schedule::FixedSchedule;
 pub use format::FileFormat;
-pub use input_file::FilePlan;
+pub use input_file::{FilePlan, PublicDataset};
 pub use limits::TimeLimits;
-pub use media::{ImageFormat, ImageOrder, ImagePlan, ImageSource, MediaPlan, SoundPlan};
+pub use media::{
+    ImageFormat, ImageOrder, ImagePlan, ImageSource, MediaPlan, SoundFormat, SoundPlan,
+};
 pub use mock::MockPlan;
 pub use network::{IpVersion, NetworkPlan, Resolve};
 pub use pace::Pace;

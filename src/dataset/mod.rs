@@ -130,6 +130,28 @@ pub struct Media {
     pub kind: MediaKind,
     /// A URL, a data URL (`data:image/png;base64,...`), or for sounds `wav,<base64>` and `mp3,<base64>`.
     pub content: Arc<str>,
+    /// What the dataset calls it.
+    pub name: Option<Arc<str>>,
+    /// How long a sound lasts, in nanoseconds; 0 where that cannot be told.
+    pub length_ns: u64,
+}
+
+impl Media {
+    /// What stands in `content`, without a name.
+    #[must_use]
+    pub fn new(kind: MediaKind, content: impl Into<Arc<str>>) -> Media {
+        let content = content.into();
+        let length_ns = match kind {
+            MediaKind::Audio => media::length_ns(&content),
+            _ => 0,
+        };
+        Media {
+            kind,
+            content,
+            name: None,
+            length_ns,
+        }
+    }
 }
 
 /// Kinds of media.

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::dialect::{Request, Seen};
-use super::{Chunks, Dialect, Ending, Input, Parsed, Reply, ReplyBuilder, table};
-use crate::config::{EndpointKind, EndpointPlan};
+use super::{Chunks, Dialect, Input, Marker, Parsed, Reply, ReplyBuilder, table};
+use crate::config::{Ending, EndpointKind, EndpointPlan};
 use crate::dataset::{Conversation, Corpus};
 
 /// The endpoint of a run, cheap to clone.
@@ -101,19 +103,19 @@ impl Api {
     /// A reader for the chunks of one reply.
     #[must_use]
     pub fn chunks(&self) -> Chunks {
-        Chunks::new(Arc::clone(&self.dialect))
+        Chunks::new(Arc::clone(&self.dialect), self.ending())
     }
 
     /// Puts one reply together for the next turn's history.
     #[must_use]
     pub fn reply_builder(&self) -> ReplyBuilder {
-        ReplyBuilder::new(&self.dialect)
+        ReplyBuilder::new(&self.dialect, self.ending())
     }
 
     /// How a stream says that it is whole.
     #[must_use]
     pub fn ending(&self) -> Ending {
-        self.dialect.ending()
+        self.plan.kind.facts().ending
     }
 
     /// What a body says to the model; nothing where the dialect's input is not counted in tokens.
@@ -127,6 +129,16 @@ impl Api {
     #[must_use]
     pub fn shows_content(&self, data: &[u8]) -> bool {
         self.dialect.shows_content(data)
+    }
+
+    /// The body with the marker in it; as it is where there is no place for one, or it is no JSON object.
+    #[must_use]
+    pub fn marked(&self, body: &[u8], marker: &Marker<'_>) -> Vec<u8> {
+        let marked = serde_json::from_slice(body).ok().and_then(|mut fields| {
+            self.dialect.mark(&mut fields, marker)?;
+            Some(Value::Object(fields).to_string().into_bytes())
+        });
+        marked.unwrap_or_else(|| body.to_vec())
     }
 
     /// Body of the readiness probe.

@@ -113,6 +113,8 @@ pub struct Made {
     pub max_tokens: Option<u32>,
     /// Pictures in it.
     pub image_count: u32,
+    /// How long its sounds last, in nanoseconds.
+    pub sound_ns: u64,
     /// Its body.
     pub body: Arc<[u8]>,
 }
@@ -125,6 +127,7 @@ impl Made {
             body: api.render(&conversation, 0, &[]).into(),
             max_tokens: conversation.turns[0].max_tokens,
             image_count: conversation.image_count(0),
+            sound_ns: conversation.sound_ns(0),
             id: conversation.id,
         }
     }

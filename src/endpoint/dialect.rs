@@ -7,11 +7,11 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::history::{self, Part};
 use super::parse::{json, parsed};
-use super::{Input, Parsed, Piece, Reply};
+use super::{Input, Marker, Parsed, Piece, Reply};
 use crate::config::EndpointPlan;
 use crate::dataset::{Conversation, Turn};
 
@@ -66,9 +66,9 @@ pub trait Dialect: Debug + Send + Sync {
     /// object of a reply.
     fn remember(&self, _data: &[u8], _reply: &mut Reply) {}
 
-    /// How a stream says that it is whole.
-    fn ending(&self) -> Ending {
-        Ending::DoneMark
+    /// Puts a marker into a body, before what is said to the model. `None` where the body has no place for it.
+    fn mark(&self, body: &mut Map<String, Value>, marker: &Marker<'_>) -> Option<()> {
+        marker.in_messages(body, "messages")
     }
 
     /// Headers that the dialect adds, the key's among them. A header that the user gives replaces the one of the same name.
@@ -131,19 +131,6 @@ pub struct Seen {
     pub reasoning: bool,
     /// Tool-call text.
     pub tool: bool,
-}
-
-/// How a stream says that it is whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// By `[DONE]`. Some servers leave it out, so a stream without it is whole if it gave a reason for its end.
-    DoneMark,
-    /// By an event that the dialect marks with [`Piece::complete`]. A stream without it was cut, and its request has failed.
-    Event,
-    /// By the end of its connection's framing alone.
-    Connection,
-    /// As [`Ending::Event`], but not every server sends it: a stream without it is no failure.
-    OptionalEvent,
 }
 
 /// The piece of a usual chunk, and where its text stands in the data if it has no escapes.

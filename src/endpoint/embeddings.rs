@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::body::Fields;
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::input::array;
 use super::parse::peer_error;
 use super::usage::usage;
@@ -78,10 +78,6 @@ impl Dialect for Embeddings {
                 }
             }
         }
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Connection
     }
 
     fn probe(&self, model: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Fields, one_or_list};
 use super::content::{NULL, is_filled, member};
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::parse::{peer_error, take_text};
 use super::{Input, Piece, Usage};
 
@@ -77,10 +77,6 @@ impl Dialect for HuggingfaceGenerate {
 
     fn says(&self, body: &Value, input: &mut Input) {
         input.prompt(&body["inputs"]);
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::OptionalEvent
     }
 
     fn probe(&self, _model: &str) -> Vec<u8> {

@@ -3,17 +3,17 @@
 //! In: turns; events by their `type`, and whole messages. Out: bodies; pieces. Never: a body without an output limit; the API has no
 //! default for it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::body::Fields;
 use super::content::{is_filled, member};
-use super::dialect::{Dialect, Ending, Request, Seen, Usual};
+use super::dialect::{Dialect, Request, Seen, Usual};
 use super::history::Part;
 use super::input::array;
 use super::parse::{json, peer_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
-use super::{Input, Piece, Reply, event, translate};
+use super::{Input, Marker, Piece, Reply, event, translate};
 use crate::config::EndpointPlan;
 
 /// The dialect.
@@ -98,6 +98,10 @@ impl Dialect for Messages {
         }
     }
 
+    fn mark(&self, body: &mut Map<String, Value>, marker: &Marker<'_>) -> Option<()> {
+        marker.beside_messages(body, "system", "messages")
+    }
+
     fn says(&self, body: &Value, input: &mut Input) {
         input.text(&body["system"]);
         for part in array(&body["system"]) {
@@ -137,10 +141,6 @@ impl Dialect for Messages {
         if let Some(fragment) = root["delta"]["partial_json"].as_str() {
             reply.tool_call(index).arguments.push_str(fragment);
         }
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Event
     }
 
     fn headers(&self, plan: &EndpointPlan) -> Vec<(&'static str, String)> {

@@ -21,6 +21,7 @@ mod history;
 mod huggingface;
 mod input;
 mod live;
+mod marker;
 mod messages;
 mod parse;
 mod parts;
@@ -39,19 +40,18 @@ mod transcription;
 mod translate;
 mod usage;
 mod usual;
-mod warmup_marker;
 
 pub use api::{Api, ApiError};
 pub use bodies::{Bodies, Made};
-pub use dialect::{Dialect, Ending, Request, Seen, Usual};
+pub use dialect::{Dialect, Request, Seen, Usual};
 pub use dialogue::{Spoken, dialogue};
 pub use headers::HeaderTemplate;
 pub use input::Input;
 pub use live::History;
+pub use marker::Marker;
 pub use parse::{Chunks, Parsed};
 pub use reply::{Reply, ReplyBuilder, ToolCall};
 pub use session_name::SessionName;
-pub use warmup_marker::insert_marker;
 
 /// What one reply object carried.
 #[derive(Clone, Debug, Default, PartialEq)]

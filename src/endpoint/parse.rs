@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::dialect::{Dialect, Ending, Seen};
+use super::dialect::{Dialect, Seen};
 use super::{PeerError, Piece, usual};
+use crate::config::Ending;
 
 /// Outcome of a parse.
 #[expect(
@@ -33,15 +34,17 @@ pub enum Parsed {
 #[derive(Debug)]
 pub struct Chunks {
     dialect: Arc<dyn Dialect>,
+    ending: Ending,
     template: usual::Template,
     seen: Seen,
 }
 
 impl Chunks {
     /// Before the first chunk.
-    pub(super) fn new(dialect: Arc<dyn Dialect>) -> Chunks {
+    pub(super) fn new(dialect: Arc<dyn Dialect>, ending: Ending) -> Chunks {
         Chunks {
             dialect,
+            ending,
             template: usual::Template::default(),
             seen: Seen::default(),
         }
@@ -50,7 +53,7 @@ impl Chunks {
     /// How the dialect's streams end.
     #[must_use]
     pub fn ending(&self) -> Ending {
-        self.dialect.ending()
+        self.ending
     }
 
     /// The next chunk.

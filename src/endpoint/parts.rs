@@ -53,10 +53,7 @@ pub(super) fn of_kind(turn: &Turn, kind: MediaKind) -> impl Iterator<Item = &str
 
 /// One of chat's parts in another spelling; one that has none there as it is.
 pub(super) fn respelt(chat: &Value, role: &str, spelling: Spelling) -> Value {
-    let media = |kind, content: &str| Media {
-        kind,
-        content: content.into(),
-    };
+    let media = |kind, content: &str| Media::new(kind, content);
     let respelt = match chat["type"].as_str() {
         Some("text") => chat["text"]
             .as_str()

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::body::Fields;
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::input::array;
 use super::parse::peer_error;
 use super::usage::usage;
@@ -84,10 +84,6 @@ impl Dialect for Rankings {
                 input.prompt(&body[self.passages()]);
             }
         }
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Connection
     }
 
     fn probe(&self, model: &str) -> Vec<u8> {

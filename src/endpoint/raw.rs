@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::found::Answer;
 use super::parse::{json, parsed};
 use super::{Input, Parsed, Piece};
@@ -42,10 +42,6 @@ impl Dialect for Raw {
 
     fn says(&self, body: &Value, input: &mut Input) {
         says(body, input);
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Connection
     }
 }
 

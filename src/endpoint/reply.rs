@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Chunks, Dialect, Parsed, calls};
+use crate::config::Ending;
 
 /// What a finished turn said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,10 +68,10 @@ pub struct ReplyBuilder {
 
 impl ReplyBuilder {
     /// An empty one.
-    pub(super) fn new(dialect: &Arc<dyn Dialect>) -> ReplyBuilder {
+    pub(super) fn new(dialect: &Arc<dyn Dialect>, ending: Ending) -> ReplyBuilder {
         ReplyBuilder {
             dialect: Arc::clone(dialect),
-            chunks: Chunks::new(Arc::clone(dialect)),
+            chunks: Chunks::new(Arc::clone(dialect), ending),
             reply: Reply::default(),
             failed: false,
             complete: false,

@@ -3,17 +3,17 @@
 //! In: turns; events by their `type`, and whole responses. Out: bodies; pieces. Never: a text twice, though the API repeats each one
 //! in the events that end its part, its item and the response.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::body::Fields;
 use super::content::{elements, is_filled, member, members};
-use super::dialect::{Dialect, Ending, Request, Seen, Usual};
+use super::dialect::{Dialect, Request, Seen, Usual};
 use super::history::Part;
 use super::input::array;
 use super::parse::{json, peer_error, root_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
-use super::{Input, Piece, Reply, event, translate};
+use super::{Input, Marker, Piece, Reply, event, translate};
 use crate::dataset::ContextMode;
 
 /// The dialect.
@@ -112,6 +112,10 @@ impl Dialect for Responses {
         }
     }
 
+    fn mark(&self, body: &mut Map<String, Value>, marker: &Marker<'_>) -> Option<()> {
+        marker.beside_messages(body, "instructions", "input")
+    }
+
     fn says(&self, body: &Value, input: &mut Input) {
         input.text(&body["instructions"]);
         input.text(&body["input"]);
@@ -150,10 +154,6 @@ impl Dialect for Responses {
             id.clone_into(&mut reply.id);
         }
         reply.stored |= response["store"] == true;
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Event
     }
 
     fn probe(&self, model: &str) -> Vec<u8> {

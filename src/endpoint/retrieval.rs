@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::body::Fields;
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::input::array;
 use super::parse::peer_error;
 use super::parts;
@@ -54,10 +54,6 @@ impl Dialect for ImageRetrieval {
     }
 
     fn says(&self, _body: &Value, _input: &mut Input) {}
-
-    fn ending(&self) -> Ending {
-        Ending::Connection
-    }
 
     fn probe(&self, _model: &str) -> Vec<u8> {
         json!({"input": [picture(PIXEL)]}).to_string().into_bytes()

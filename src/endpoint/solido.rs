@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::body::Fields;
 use super::content::{is_filled, member};
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::parse::{peer_error, take_text};
 use super::usage::usage;
 use super::{Input, Piece};
@@ -41,10 +41,6 @@ impl Dialect for SolidoRag {
 
     fn says(&self, body: &Value, input: &mut Input) {
         input.prompt(&body["query"]);
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Connection
     }
 
     fn probe(&self, model: &str) -> Vec<u8> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use minijinja::Environment;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::found::Answer;
 use super::{ApiError, Input, Parsed, Piece, parts, raw};
 use crate::config::EndpointPlan;
@@ -123,12 +123,25 @@ impl Template {
         for name in &turn.text_names {
             texts_by_name.insert(name.clone(), json!(named(&[name])));
         }
+        let by_name = |kind| {
+            let mut found: Map<String, Value> = Map::new();
+            for media in turn.media.iter().filter(|media| media.kind == kind) {
+                if let Some(name) = &media.name {
+                    let list = found.entry(&**name).or_insert_with(|| json!([]));
+                    if let Value::Array(list) = list {
+                        list.push(json!(media.content));
+                    }
+                }
+            }
+            found
+        };
         let this = json!({"texts": turn.texts, "role": parts::role(turn), "model": turn.model, "max_tokens": turn.max_tokens});
         json!({
             "texts": turn.texts, "text": turn.texts.first(), "texts_by_name": texts_by_name,
             "images": images, "image": images.first(), "audios": audios, "audio": audios.first(),
             "videos": videos, "video": videos.first(),
-            "images_by_name": {}, "audios_by_name": {}, "videos_by_name": {},
+            "images_by_name": by_name(MediaKind::Image), "audios_by_name": by_name(MediaKind::Audio),
+            "videos_by_name": by_name(MediaKind::Video),
             "queries": queries, "query": queries.first(), "passages": passages, "passage": passages.first(),
             "model": turn.model, "max_tokens": turn.max_tokens, "role": parts::role(turn), "stream": self.streaming,
             "turn": this, "turns": [this], "request_info": {"model": turn.model, "stream": self.streaming},
@@ -164,10 +177,6 @@ impl Dialect for Template {
 
     fn says(&self, body: &Value, input: &mut Input) {
         raw::says(body, input);
-    }
-
-    fn ending(&self) -> Ending {
-        Ending::Connection
     }
 
     fn probe(&self, model: &str) -> Vec<u8> {

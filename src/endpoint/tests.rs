@@ -152,10 +152,7 @@ fn replies_stand_between_the_turns() {
 
 #[test]
 fn a_dataset_is_not_kept_twice() {
-    let media = |kind| crate::dataset::Media {
-        kind,
-        content: "http://h".into(),
-    };
+    let media = |kind| crate::dataset::Media::new(kind, "http://h");
     let mut once = turn("a");
     once.media = vec![
         media(crate::dataset::MediaKind::Image),

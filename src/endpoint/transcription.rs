@@ -7,14 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::dialect::{Dialect, Ending, Request, Seen};
+use super::dialect::{Dialect, Request, Seen};
 use super::parse::{json, parsed, peer_error};
 use super::usage::usage;
 use super::{Input, Parsed, Piece, parts};
+use crate::config::FORM_BOUNDARY;
 use crate::dataset::{MediaKind, Turn};
-
-/// Between the parts of a form, as `config/dialect.rs` announces it. Drawn once: a base64 text cannot hold it, and no sound will.
-const BOUNDARY: &str = "tokenring-7b1c5f0e9d3a4286b4f7";
 
 /// Fields that are not the user's to set.
 const RESERVED: &[&str] = &["file"];
@@ -75,10 +73,6 @@ impl Dialect for AudioTranscription {
         Input::default()
     }
 
-    fn ending(&self) -> Ending {
-        Ending::Connection
-    }
-
     fn probe(&self, model: &str) -> Vec<u8> {
         let mut fields = serde_json::Map::new();
         fields.insert("model".to_owned(), Value::from(model));
@@ -108,7 +102,7 @@ fn form(format: &str, bytes: &[u8], fields: &serde_json::Map<String, Value>) -> 
         other => other,
     };
     let mut body = format!(
-        "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"audio.{format}\"\r\nContent-Type: audio/{kind}\r\n\r\n"
+        "--{FORM_BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"audio.{format}\"\r\nContent-Type: audio/{kind}\r\n\r\n"
     )
     .into_bytes();
     body.extend_from_slice(bytes);
@@ -124,11 +118,11 @@ fn form(format: &str, bytes: &[u8], fields: &serde_json::Map<String, Value>) -> 
         let name = name.replace('"', "%22").replace(['\r', '\n'], " ");
         body.extend_from_slice(
             format!(
-                "\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}"
+                "\r\n--{FORM_BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}"
             )
             .as_bytes(),
         );
     }
-    body.extend_from_slice(format!("\r\n--{BOUNDARY}--\r\n").as_bytes());
+    body.extend_from_slice(format!("\r\n--{FORM_BOUNDARY}--\r\n").as_bytes());
     body
 }

@@ -4,7 +4,7 @@
 
 use super::registry::{of_input_tokens, of_output_tokens};
 use super::{Metric, Row};
-use crate::config::{DatasetSource, Plan, Slo};
+use crate::config::{DatasetSource, Ending, Plan, Slo};
 
 /// What of a plan decides which metrics exist and how they are computed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +39,7 @@ impl Context {
             per_chunk_usage: plan.endpoint.per_chunk_usage,
             server_counts_words: plan.endpoint.built_in_server,
             asked_input: asked_input(&plan.dataset.source),
-            ends_with_done: plan.endpoint.kind.ends_with_done(),
+            ends_with_done: plan.endpoint.kind.facts().ending == Ending::DoneMark,
             no_output_tokens: !plan.endpoint.kind.facts().produces_tokens,
             no_input_tokens: !plan.endpoint.kind.facts().counts_input,
             goodput: plan.goodput.clone(),
@@ -48,8 +48,9 @@ impl Context {
 
     /// The endpoint is one that has this metric. One that counts tokens where there are none would be 0 or worse, so it is absent.
     pub(super) fn has(&self, metric: &Metric) -> bool {
-        !(self.no_output_tokens && of_output_tokens(metric))
-            && !(self.no_input_tokens && of_input_tokens(metric))
+        let lacks_output = self.no_output_tokens && of_output_tokens(metric);
+        let lacks_input = self.no_input_tokens && of_input_tokens(metric);
+        !lacks_output && !lacks_input
     }
 
     /// Takes out of `rows` what the endpoint has not.

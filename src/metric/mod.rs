@@ -25,6 +25,7 @@ mod run;
 mod sent;
 pub mod slices;
 pub mod slo;
+mod sounds;
 mod spacing;
 mod sparse;
 pub mod steady;

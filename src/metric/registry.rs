@@ -189,6 +189,8 @@ const TABLE: &[Metric] = &[
     row("output_token_throughput", "Output Token Throughput", "tokens/sec", Group::Default, Some(800)).larger().run(),
     row("output_token_throughput_per_user", "Output Token Throughput Per User", "tokens/sec/user", Group::Default, Some(500)).larger(),
     row("e2e_output_token_throughput", "E2E Output Token Throughput", "tokens/sec/user", Group::Default, Some(510)).larger(),
+    row("rtfx", "Inverse Real-Time Factor (RTFx)", "ratio", Group::Default, Some(850)).larger(),
+    row("audio_duration", "Audio Duration", "sec", Group::None, Some(870)),
     row("image_throughput", "Image Throughput", "images/sec", Group::Default, Some(860)),
     row("image_latency", "Image Latency", "ms/image", Group::Default, Some(861)),
     row("num_images", "Number of Images", "images", Group::None, None),

@@ -14,6 +14,7 @@ use super::by_token::time_per_output_token;
 use super::images::images;
 use super::lag::lag;
 use super::registry::METRICS;
+use super::sounds::sounds;
 use super::spacing::{gaps, spread, tokens_per_chunk};
 use super::{Context, Metric, Value};
 use crate::clock::Nanos;
@@ -86,6 +87,7 @@ pub(super) fn each(record: &Record, context: &Context, mut sink: impl FnMut(usiz
     tokens(record, latency, &mut one);
     input_beside(record, context, &mut one);
     images(record, latency, &mut one);
+    sounds(record, latency, &mut one);
     usage(record, context, &mut one);
     trace(record, &mut one);
     if context.streaming && record.streamed && record.chunks.len() > 1 {

@@ -17,8 +17,8 @@ use super::sent::SentRate;
 use super::steady::{self, Track};
 use super::sweepline::{self, Span};
 use super::{
-    Context, Counts, PhaseFrame, Stats, Steady, Summary, Value, Window, quantile,
-    replay, slo, spacing,
+    Context, Counts, PhaseFrame, Stats, Steady, Summary, Value, Window, quantile, replay, slo,
+    spacing,
 };
 use crate::record::{Chunk, Record};
 

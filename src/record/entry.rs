@@ -43,6 +43,8 @@ pub struct Record {
     pub tokens: TokenCounts,
     /// Pictures that the request's messages show, those of earlier turns too where they are sent again.
     pub image_count: u32,
+    /// How long the sounds in it last together.
+    pub sound: Nanos,
     /// The last non-empty usage object of the reply.
     pub usage: Option<Usage>,
     /// `completion_tokens` in the first content event's own usage (continuous usage).

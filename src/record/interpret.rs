@@ -135,6 +135,7 @@ impl Interpreter {
             events: events(&reading),
             tokens: self.tokens(exchange, &reading),
             image_count: self.image_count(exchange),
+            sound: self.sound(exchange),
             usage: reading.usage,
             first_chunk_tokens: reading.first_chunk_tokens,
             done_seen: reading.done_seen,
@@ -160,6 +161,15 @@ impl Interpreter {
         let conversations = &self.corpus.conversations;
         let conversation = conversations.get(id.conversation as usize);
         conversation.map_or(0, |conversation| conversation.image_count(id.turn as usize))
+    }
+
+    fn sound(&self, exchange: &Exchange) -> Nanos {
+        if let Some(made) = &exchange.made {
+            return Nanos(made.sound_ns);
+        }
+        let id = exchange.id;
+        let conversation = self.corpus.conversations.get(id.conversation as usize);
+        Nanos(conversation.map_or(0, |conversation| conversation.sound_ns(id.turn as usize)))
     }
 
     fn tokens(&mut self, exchange: &Exchange, reading: &Reading) -> TokenCounts {

@@ -5,7 +5,8 @@
 
 use super::reading::{event_bytes, is_error, marks, payload};
 use super::{EventMark, Exchange, Outcome};
-use crate::endpoint::{Api, Ending, Reply, ReplyBuilder};
+use crate::config::Ending;
+use crate::endpoint::{Api, Reply, ReplyBuilder};
 use crate::wire::fields;
 
 /// Reads one reply, a few events at a time.

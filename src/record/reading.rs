@@ -6,9 +6,8 @@ use std::borrow::Cow;
 
 use super::tally::TokenTally;
 use super::{EventMark, Exchange, Outcome};
-use crate::endpoint::{
-    Api, Chunks, Ending, OtherChoice, Parsed, PeerError, Piece, PieceKind, Said, Usage,
-};
+use crate::config::Ending;
+use crate::endpoint::{Api, Chunks, OtherChoice, Parsed, PeerError, Piece, PieceKind, Said, Usage};
 use crate::wire::{ContentKind, Limits, SseFields, SseScanner, Step, fields};
 
 /// What the body said.

@@ -185,10 +185,7 @@ fn notes(plan: &Plan, cores: &Cores, run: &Run) -> Vec<String> {
         ));
     }
     notes.extend(failed_ahead(&run.workers.counts));
-    notes.extend(small_buffers(
-        &plan.endpoint.network,
-        run.reach.buffers,
-    ));
+    notes.extend(small_buffers(&plan.endpoint.network, run.reach.buffers));
     notes
 }
 

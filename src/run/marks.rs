@@ -8,14 +8,13 @@ use memchr::memmem;
 
 use crate::config::{CacheBust, PhaseKind, Plan};
 use crate::dataset::{MARKER_GAP, MARKER_ROOM, WARMUP_MARKER, session_marker};
-use crate::endpoint::insert_marker;
+use crate::endpoint::{Api, Marker};
 use crate::record::RequestId;
 
 /// What marks the bodies of a run.
 pub(super) struct Marks {
     target: CacheBust,
-    /// Name of the API.
-    dialect: &'static str,
+    api: Api,
     /// Tells this run from others; not of the seed, since a server's cache outlives a run.
     run: u64,
     /// Whether each phase is a warmup.
@@ -25,11 +24,11 @@ pub(super) struct Marks {
 
 impl Marks {
     /// `None` when no marker is asked for.
-    pub(super) fn of(plan: &Plan) -> Option<Marks> {
+    pub(super) fn of(plan: &Plan, api: &Api) -> Option<Marks> {
         let kinds = plan.phases.iter().map(|phase| phase.kind);
         Some(Marks {
             target: plan.dataset.prompts.cache_bust?,
-            dialect: plan.endpoint.kind.name(),
+            api: api.clone(),
             run: rand::random(),
             warmup: kinds.map(|kind| kind == PhaseKind::Warmup).collect(),
             room: memmem::Finder::new(MARKER_ROOM),
@@ -40,9 +39,12 @@ impl Marks {
     pub(super) fn marked(&self, id: &RequestId, body: &[u8]) -> Option<Arc<[u8]>> {
         if !self.target.is_per_session() {
             let warmup = self.warmup.get(usize::from(id.phase)) == Some(&true);
-            let system = self.target == CacheBust::WarmupSystem;
-            let (marker, gap) = (WARMUP_MARKER, MARKER_GAP);
-            return warmup.then(|| insert_marker(self.dialect, body, system, marker, gap).into());
+            let marker = Marker {
+                text: WARMUP_MARKER,
+                gap: MARKER_GAP,
+                system: self.target == CacheBust::WarmupSystem,
+            };
+            return warmup.then(|| self.api.marked(body, &marker).into());
         }
         let marker = session_marker(self.run, id.phase, id.session, id.conversation);
         let mut copy: Arc<[u8]> = body.into();
@@ -59,11 +61,12 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{EndpointKind, EndpointPlan};
 
     fn marks(target: CacheBust) -> Marks {
         Marks {
             target,
-            dialect: "chat",
+            api: Api::new(&EndpointPlan::plain(EndpointKind::Chat)).unwrap(),
             run: 5,
             warmup: vec![true, false],
             room: memmem::Finder::new(MARKER_ROOM),

@@ -24,6 +24,7 @@ mod marks;
 mod names;
 mod needs;
 mod prepare;
+mod public;
 mod queue;
 mod ready;
 mod recorder;
@@ -58,6 +59,9 @@ pub enum RunError {
     /// No tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] crate::tokenizer::TokenizerError),
+    /// A public dataset is not to be had.
+    #[error("{0}")]
+    PublicDataset(String),
     /// No conversations.
     #[error(transparent)]
     Dataset(#[from] crate::dataset::DatasetError),
@@ -198,6 +202,7 @@ pub fn profile(mut plan: Plan) -> Result<Ending, RunError> {
     );
     let cores = Cores::choose(&plan)?;
     needs::open_files(&plan, &cores)?;
+    public::fetch(&mut plan)?;
     let server = start_built_in_server(&mut plan, &cores)?;
     let mut prepared = Prepared::new(plan, seed)?;
     let near = needs::check(&prepared.material.plan, &prepared.addresses, &cores)?;

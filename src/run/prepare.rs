@@ -75,7 +75,7 @@ impl Prepared {
         let (plan, corpus) = (Arc::new(plan), Arc::new(corpus));
         Ok(Prepared {
             material: Arc::new(Material {
-                marks: Marks::of(&plan),
+                marks: Marks::of(&plan, &api),
                 plan,
                 api,
                 corpus,

@@ -90,7 +90,7 @@ impl<'a> Model<'a> {
         self,
         environment: &Environment,
     ) -> Result<(String, Option<String>), Refusal> {
-        let hub = Hub::new(environment);
+        let hub = Hub::new(environment, FILE_TIMEOUT);
         let file = hub.get(self, FILE)?;
         let text = String::from_utf8(file.bytes.clone())
             .map_err(|_| Refusal::Failed("it is no UTF-8 text".to_owned()))?;
@@ -118,19 +118,15 @@ impl<'a> Model<'a> {
         beside: &[(&str, Download)],
     ) -> std::io::Result<()> {
         let folder = self.folder(cache);
-        let commit = match &file.commit {
-            Some(commit) => commit.clone(),
-            None if is_commit(self.revision) => self.revision.to_owned(),
-            // A mirror that names no commit: the content stands for it.
-            None => hex(&Sha256::digest(&file.bytes))[..40].to_owned(),
-        };
+        let sum = hex(&Sha256::digest(&file.bytes));
+        let commit = commit_of(file.commit.as_deref(), self.revision, &sum);
         let snapshot = folder.join("snapshots").join(&commit);
         fs::create_dir_all(&snapshot)?;
         let beside = beside.iter().map(|(name, download)| (*name, download));
         for (name, download) in beside.chain([(FILE, file)]) {
-            let blob = download.blob_name();
-            write(&folder.join("blobs").join(&blob), &download.bytes)?;
-            link(&blob, &snapshot.join(name), &download.bytes)?;
+            let blob = folder.join("blobs").join(download.blob_name());
+            write(&blob, &download.bytes)?;
+            link(&blob, &snapshot.join(name))?;
         }
         if self.revision != commit {
             write(&folder.join("refs").join(self.revision), commit.as_bytes())?;
@@ -157,14 +153,33 @@ impl Download {
     }
 }
 
+/// The answer to a request for a file, before its content is read.
+pub(super) struct Found {
+    /// What came last.
+    pub(super) response: Response<Body>,
+    /// Commit that the revision stood for.
+    pub(super) commit: Option<String>,
+    /// Bare entity tag.
+    pub(super) etag: Option<String>,
+}
+
+impl Found {
+    /// The content's SHA-256, where the hub announced it: a tag of 64 digits (files in the large-file store); one of 40 is git's, of SHA-1.
+    pub(super) fn sha256(&self) -> Option<&str> {
+        let etag = self.etag.as_deref();
+        etag.filter(|etag| etag.len() == 64 && is_hex(etag))
+    }
+}
+
 /// The hub, and how it is asked.
-struct Hub<'a> {
+pub(super) struct Hub<'a> {
     environment: &'a Environment,
     agent: Agent,
 }
 
 impl<'a> Hub<'a> {
-    fn new(environment: &'a Environment) -> Hub<'a> {
+    /// A file may take `timeout`.
+    pub(super) fn new(environment: &'a Environment, timeout: Duration) -> Hub<'a> {
         // The machine's own roots first, for proxies that sign with theirs.
         let native = rustls_native_certs::load_native_certs().certs;
         let roots = if native.is_empty() {
@@ -183,7 +198,7 @@ impl<'a> Hub<'a> {
             .max_redirects_will_error(false)
             .timeout_resolve(Some(CONNECT_TIMEOUT))
             .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(FILE_TIMEOUT))
+            .timeout_global(Some(timeout))
             .user_agent(concat!("tokenring/", env!("CARGO_PKG_VERSION")))
             .build()
             .into();
@@ -192,10 +207,17 @@ impl<'a> Hub<'a> {
 
     fn get(&self, model: Model<'_>, file: &str) -> Result<Download, Refusal> {
         let revision = model.revision.replace('/', "%2F");
-        let mut url = format!(
+        let url = format!(
             "{}/{}/resolve/{revision}/{file}",
             self.environment.hub, model.id
         );
+        let found = self.find(&url)?;
+        body(found).map_err(|reason| Refusal::Failed(format!("{url}: {reason}")))
+    }
+
+    /// Follows redirects to the file. The token stays with the hub, and what the hub says of the file is kept.
+    pub(super) fn find(&self, url: &str) -> Result<Found, Refusal> {
+        let mut url = url.to_owned();
         let (mut commit, mut etag) = (None, None);
         for _ in 0..=REDIRECTS_MAX {
             let response = self.ask(&url)?;
@@ -215,8 +237,11 @@ impl<'a> Hub<'a> {
                 continue;
             }
             return match status {
-                StatusCode::OK => body(response, commit, etag)
-                    .map_err(|reason| Refusal::Failed(format!("{url}: {reason}"))),
+                StatusCode::OK => Ok(Found {
+                    response,
+                    commit,
+                    etag,
+                }),
                 StatusCode::NOT_FOUND => Err(Refusal::NotFound),
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Refusal::Denied),
                 other => Err(Refusal::Failed(format!("{url} answers {other}"))),
@@ -240,22 +265,16 @@ impl<'a> Hub<'a> {
     }
 }
 
-fn body(
-    mut response: Response<Body>,
-    commit: Option<String>,
-    etag: Option<String>,
-) -> Result<Download, String> {
-    let read = response
+fn body(mut found: Found) -> Result<Download, String> {
+    let read = found
+        .response
         .body_mut()
         .with_config()
         .limit(FILE_BYTES_MAX)
         .read_to_vec();
     let bytes = read.map_err(|error| error.to_string())?;
-    // A tag of 64 digits is the content's SHA-256 (files in the large-file store); one of 40 is git's, of SHA-1.
     let sum = hex(&Sha256::digest(&bytes));
-    if let Some(etag) = &etag
-        && etag.len() == 64
-        && is_hex(etag)
+    if let Some(etag) = found.sha256()
         && !etag.eq_ignore_ascii_case(&sum)
     {
         return Err(format!(
@@ -264,8 +283,8 @@ fn body(
     }
     Ok(Download {
         bytes,
-        commit,
-        etag,
+        commit: found.commit,
+        etag: found.etag,
     })
 }
 
@@ -318,12 +337,18 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// The commit of what came: the one that the hub named, or that was asked for; a mirror may name none, and then the content stands for it.
+pub(super) fn commit_of(named: Option<&str>, revision: &str, sum: &str) -> String {
+    let asked = Some(revision).filter(|revision| is_commit(revision));
+    named.or(asked).unwrap_or(&sum[..40]).to_owned()
+}
+
 /// A commit's full name.
-fn is_commit(text: &str) -> bool {
+pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40 && is_hex(text)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes
         .iter()
@@ -335,7 +360,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Writes a file that other programs see whole or not at all.
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -353,17 +378,17 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Makes `path` in a snapshot stand for `blob`, replacing what was there.
 #[cfg(unix)]
-fn link(blob: &str, path: &Path, _bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn link(blob: &Path, path: &Path) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let place = tempfile::Builder::new().make_in(folder, |name| {
-        std::os::unix::fs::symlink(format!("../../blobs/{blob}"), name)
-    })?;
+    let blob = Path::new("../../blobs").join(blob.file_name().unwrap_or_default());
+    let place =
+        tempfile::Builder::new().make_in(folder, |name| std::os::unix::fs::symlink(&blob, name))?;
     place.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
 /// Makes `path` in a snapshot hold what `blob` holds: links need rights here.
 #[cfg(not(unix))]
-fn link(_blob: &str, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    write(path, bytes)
+pub(super) fn link(blob: &Path, path: &Path) -> std::io::Result<()> {
+    fs::copy(blob, path).map(drop)
 }

@@ -5,6 +5,7 @@
 
 mod environment;
 mod hub;
+mod hub_dataset;
 mod json;
 mod load;
 mod separator;
@@ -13,6 +14,7 @@ mod template;
 mod templated;
 
 pub use environment::Environment;
+pub use hub_dataset::DatasetFile;
 pub use json::JsonTokenizer;
 pub use load::{Loaded, TokenizerError, load};
 pub use shipped::{SHIPPED, ShippedTokenizer};

@@ -72,20 +72,20 @@ pub(crate) fn tiny_json() -> String {
 
 /// One answer of the small hub.
 #[derive(Clone)]
-struct Answer {
+pub(super) struct Answer {
     status: &'static str,
     headers: Vec<String>,
     body: Vec<u8>,
 }
 
 /// A hub that answers paths by a function and notes the heads of the requests it gets.
-struct SmallHub {
+pub(super) struct SmallHub {
     url: String,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl SmallHub {
-    fn start(answer: impl Fn(&str) -> Answer + Send + 'static) -> SmallHub {
+    pub(super) fn start(answer: impl Fn(&str) -> Answer + Send + 'static) -> SmallHub {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let heads = Arc::new(Mutex::new(Vec::new()));
@@ -99,7 +99,7 @@ impl SmallHub {
         SmallHub { url, heads }
     }
 
-    fn environment(&self, cache: &Path) -> Environment {
+    pub(super) fn environment(&self, cache: &Path) -> Environment {
         Environment {
             cache: Some(cache.to_owned()),
             hub: self.url.clone(),
@@ -141,7 +141,7 @@ fn serve(mut stream: TcpStream, answer: &impl Fn(&str) -> Answer, heads: &Mutex<
     let _ = stream.write_all(&body);
 }
 
-fn answer(status: &'static str, headers: &[&str], body: &str) -> Answer {
+pub(super) fn answer(status: &'static str, headers: &[&str], body: &str) -> Answer {
     Answer {
         status,
         headers: headers.iter().map(|header| (*header).to_owned()).collect(),

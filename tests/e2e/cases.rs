@@ -95,33 +95,7 @@ fn run(case: &Case) -> Vec<String> {
     if let Some(proxy) = &proxy {
         flags = flags.replace("{proxy}", &proxy.address.to_string());
     }
-    for (names, default) in [
-        (&["--model "][..], "--model m".to_owned()),
-        (&["--url "], format!("--url {url}")),
-        (&["--tokenizer "], "--tokenizer gpt2".to_owned()),
-        (
-            &[
-                "--isl ",
-                "--synthetic-input-tokens-mean ",
-                "--input-file ",
-                "--seq-dist ",
-                "_rankings ",
-            ],
-            "--isl 16".to_owned(),
-        ),
-        (
-            &["--artifact-dir ", "no-artifact-dir"],
-            "--artifact-dir out".to_owned(),
-        ),
-        (&["--ui-type ", "no-ui"], "--ui-type none".to_owned()),
-    ] {
-        let given = names.iter().any(|name| flags.contains(name));
-        let unwanted = case.built_in && names[0] == "--url ";
-        if !given && !unwanted {
-            flags = format!("{flags} {default}");
-        }
-    }
-    let flags = flags.replace("no-artifact-dir", "").replace("no-ui", "");
+    let flags = with_defaults(flags, &url, case.built_in);
     let mut tool = Tool::profile(&flags);
     for (name, text) in &case.files {
         tool = tool.file(name, text);
@@ -143,6 +117,41 @@ fn run(case: &Case) -> Vec<String> {
         case.name,
         wrong.join("\n  ")
     )]
+}
+
+/// The flags, with what a case usually wants where it does not say otherwise.
+fn with_defaults(mut flags: String, url: &str, built_in: bool) -> String {
+    for (names, default) in [
+        (&["--model "][..], "--model m".to_owned()),
+        (&["--url "], format!("--url {url}")),
+        (&["--tokenizer "], "--tokenizer gpt2".to_owned()),
+        (
+            &[
+                "--isl ",
+                "--synthetic-input-tokens-mean ",
+                "--input-file ",
+                "--seq-dist ",
+                "_rankings ",
+                "no-isl",
+            ],
+            "--isl 16".to_owned(),
+        ),
+        (
+            &["--artifact-dir ", "no-artifact-dir"],
+            "--artifact-dir out".to_owned(),
+        ),
+        (&["--ui-type ", "no-ui"], "--ui-type none".to_owned()),
+    ] {
+        let given = names.iter().any(|name| flags.contains(name));
+        let unwanted = built_in && names[0] == "--url ";
+        if !given && !unwanted {
+            flags = format!("{flags} {default}");
+        }
+    }
+    flags
+        .replace("no-artifact-dir", "")
+        .replace("no-ui", "")
+        .replace("no-isl", "")
 }
 
 /// The verdict on one check line: its first word says what is looked at.

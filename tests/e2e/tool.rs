@@ -55,7 +55,9 @@ impl Tool {
 
     /// A file in the folder that the program runs in.
     pub fn file(self, name: &str, text: &str) -> Tool {
-        fs::write(self.folder.path().join(name), text).unwrap();
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
         self
     }
 

@@ -23,14 +23,17 @@ fn list(value: &Value) -> Vec<Value> {
 }
 
 fn turn(case: &Value) -> Turn {
-    let media = list(&case["media"]).into_iter().map(|media| Media {
-        kind: match media[0].as_str() {
+    let media = list(&case["media"]).into_iter().map(|media| {
+        let kind = match media[0].as_str() {
             Some("image") => MediaKind::Image,
             Some("audio") => MediaKind::Audio,
             Some("video") => MediaKind::Video,
             other => panic!("no kind {other:?}"),
-        },
-        content: media[1].as_str().unwrap().into(),
+        };
+        Media {
+            name: media[2].as_str().map(Arc::from),
+            ..Media::new(kind, media[1].as_str().unwrap())
+        }
     });
     Turn {
         texts: list(&case["texts"]).iter().filter_map(text).collect(),

@@ -17,10 +17,7 @@ pub const LATER: &[Flag] = refused_table! {
         ["--server-profiler-start-path"] Text;
         ["--server-profiler-stop-path"] Text;
     }
-    Later "requests go out as application/json; form data comes with the endpoint types that need it" {
-        ["--request-content-type"] Text;
-    }
-    Later "downloadable datasets are planned; give a file of your own with --input-file" {
+    Later "the only public dataset that is read, sharegpt, has no subsets; give a file of your own with --input-file" {
         ["--hf-subset"] Text;
     }
     Later "only a baseten_trace has it, which is not read; --synthesis-speedup-ratio divides the times of other traces" {

@@ -128,6 +128,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--tcp-quickack"] Switch, "", "Acknowledge what arrives at once (TCP_QUICKACK, asked for again after each request).";
         ["--so-rcvbuf"] Integer(1024, 1 << 30), "the system's", "Bytes of each socket's receive buffer; what the kernel gave is told.";
         ["--so-sndbuf"] Integer(1024, 1 << 30), "the system's", "Bytes of each socket's send buffer.";
+        ["--request-content-type"] Choice(&["application/json", "multipart/form_data", "application_json", "multipart_form_data"]), "as the endpoint type needs", "Content type of bodies: only audio_transcription sends forms, and it sends nothing else.";
         ["--session-header"] Text, "X-Correlation-ID", "Name of the header that carries the session's id.";
     }
     "Input" {
@@ -265,7 +266,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--audio-length-mean"] Between(0.0, 86_400.0), "0", "Mean length of made-up sounds in seconds; above 0 every turn has some.";
         ["--audio-length-stddev"] Between(0.0, 86_400.0), "0", "Standard deviation of the length.";
         ["--audio-batch-size", "--batch-size-audio"] Integer(0, 1 << 16), "1", "Sounds in each turn; 0 for none.";
-        ["--audio-format"] Choice(&["wav", "mp3"]), "wav", "How sounds are encoded; wav works.";
+        ["--audio-format"] Choice(&["wav", "mp3"]), "wav", "How sounds are encoded.";
         ["--audio-depths"] List, "16", "Bits of a sample (8, 16, 24, 32); one is drawn for each sound.";
         ["--audio-sample-rates"] List, "16", "Sample rates in kHz, or in Hz above 96; one is drawn for each sound.";
         ["--audio-num-channels"] Integer(1, 2), "1", "1 for mono, 2 for stereo.";

@@ -40,10 +40,14 @@ pub(in crate::dataset) fn take(fields: &mut Map<String, Value>) -> Result<Vec<Me
             }
         };
         for value in contents {
+            let name = value["name"].as_str().map(Arc::from);
             for content in strings(field, value)? {
                 let content = encoded(kind, content);
                 let content = content.map_err(|reason| format!("field {field}: {reason}"))?;
-                media.push(Media { kind, content });
+                media.push(Media {
+                    name: name.clone(),
+                    ..Media::new(kind, content)
+                });
             }
         }
     }

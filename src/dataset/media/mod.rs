@@ -4,6 +4,8 @@
 
 mod fields;
 mod image;
+mod length;
+mod mp3;
 mod sound;
 
 use std::num::NonZero;
@@ -12,6 +14,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 pub(super) use fields::take;
+pub(super) use length::length_ns;
 
 use self::image::Pictures;
 use self::sound::Sounds;
@@ -70,24 +73,50 @@ impl Conversation {
     #[must_use]
     pub fn image_count(&self, turn: usize) -> u32 {
         let end = self.turns.len().min(turn + 1);
-        let begin = match self.context {
-            ContextMode::SelfContained => end.saturating_sub(1),
-            _ => 0,
-        };
-        let count: usize = self.turns[begin..end].iter().map(pictures_of).sum();
+        let count: usize = self.turns[self.begin_of(turn)..end]
+            .iter()
+            .map(pictures_of)
+            .sum();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Lets go of what only bodies are made from, once those of all turns are made. The number of pictures stays.
+    /// How long the sounds in the request of turn `turn` last together, in nanoseconds; those of the turns before count as for pictures. A
+    /// sound that is named by its URL counts nothing.
+    #[must_use]
+    pub fn sound_ns(&self, turn: usize) -> u64 {
+        let end = self.turns.len().min(turn + 1);
+        let turns = self.turns[self.begin_of(turn)..end].iter();
+        turns
+            .flat_map(|turn| &turn.media)
+            .map(|media| media.length_ns)
+            .sum()
+    }
+
+    /// The first turn whose media are in the request of turn `turn`.
+    fn begin_of(&self, turn: usize) -> usize {
+        match self.context {
+            ContextMode::SelfContained => turn.min(self.turns.len().saturating_sub(1)),
+            _ => 0,
+        }
+    }
+
+    /// Lets go of what only bodies are made from, once those of all turns are made. The number of pictures and the length of sounds stay.
     pub fn forget_contents(&mut self) {
         self.system = None;
         self.user_context = None;
         for turn in &mut self.turns {
-            let picture = Media {
-                kind: MediaKind::Image,
-                content: "".into(),
-            };
-            turn.media = vec![picture; pictures_of(turn)];
+            let sounds = turn.media.iter().filter(|media| media.length_ns > 0);
+            let mut kept: Vec<Media> = sounds
+                .map(|sound| Media {
+                    length_ns: sound.length_ns,
+                    ..Media::new(MediaKind::Audio, "")
+                })
+                .collect();
+            kept.resize(
+                kept.len() + pictures_of(turn),
+                Media::new(MediaKind::Image, ""),
+            );
+            turn.media = kept;
             turn.texts = Vec::new();
             turn.token_ids = Vec::new();
             turn.messages = Vec::new();
@@ -120,19 +149,15 @@ impl Maker<'_> {
         if let Some(pictures) = &self.pictures {
             let count = pictures.per_turn() as u64;
             for index in number * count..(number + 1) * count {
-                turn.media.push(Media {
-                    kind: MediaKind::Image,
-                    content: pictures.make(index)?.into(),
-                });
+                turn.media
+                    .push(Media::new(MediaKind::Image, pictures.make(index)?));
             }
         }
         if let Some(sounds) = &self.sounds {
             let count = sounds.per_turn() as u64;
             for index in number * count..(number + 1) * count {
-                turn.media.push(Media {
-                    kind: MediaKind::Audio,
-                    content: sounds.make(index).into(),
-                });
+                turn.media
+                    .push(Media::new(MediaKind::Audio, sounds.make(index)?));
             }
         }
         Ok(())

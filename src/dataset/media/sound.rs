@@ -1,13 +1,15 @@
 //! Sounds: noise.
 //!
-//! In: a [`SoundPlan`] and a sound's number. Out: `wav,<base64>`. Never: another sound for the same seed and number.
+//! In: a [`SoundPlan`] and a sound's number. Out: `wav,<base64>` or `mp3,<base64>`. Never: another sound for the same seed and number.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::config::{Length, SoundPlan};
+use super::mp3;
+use crate::config::{Length, SoundFormat, SoundPlan};
+use crate::dataset::DatasetError;
 use crate::dataset::seed::{child_seed, numbered};
 
 /// Standard deviation of a sample, full scale being 1; what lies beyond is clipped.
@@ -38,7 +40,7 @@ impl<'a> Sounds<'a> {
     }
 
     /// Sound number `index`.
-    pub(super) fn make(&self, index: u64) -> String {
+    pub(super) fn make(&self, index: u64) -> Result<String, DatasetError> {
         let plan = self.plan;
         let mut generator = numbered(self.sounds, index);
         let seconds = seconds(plan.seconds, &mut generator);
@@ -48,14 +50,25 @@ impl<'a> Sounds<'a> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let frames = (seconds * f64::from(rate)) as usize;
         let samples = frames * usize::from(plan.channels);
+        if plan.format == SoundFormat::Mp3 {
+            let sound = (0..samples)
+                .map(|_| noise(&mut generator))
+                .collect::<Vec<f64>>();
+            let file = mp3::encoded(&sound, plan.channels, rate)?;
+            return Ok(text("mp3,", &file));
+        }
         let mut file = header(rate, depth, plan.channels, samples);
         for _ in 0..samples {
             write_sample(noise(&mut generator), depth, &mut file);
         }
-        let mut text = String::from("wav,");
-        BASE64_STANDARD.encode_string(file, &mut text);
-        text
+        Ok(text("wav,", &file))
     }
+}
+
+fn text(prefix: &str, file: &[u8]) -> String {
+    let mut text = String::from(prefix);
+    BASE64_STANDARD.encode_string(file, &mut text);
+    text
 }
 
 fn seconds(length: Length, generator: &mut ChaCha12Rng) -> f64 {

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{ImageFormat, ImageOrder, ImagePlan, ImageSource, Length, SoundPlan};
+use crate::config::{
+    ImageFormat, ImageOrder, ImagePlan, ImageSource, Length, SoundFormat, SoundPlan,
+};
 use base64::prelude::{BASE64_STANDARD, Engine};
 
 fn images() -> ImagePlan {
@@ -23,6 +25,7 @@ fn sounds() -> SoundPlan {
         depths: vec![16],
         rates_hz: vec![16_000],
         channels: 1,
+        format: SoundFormat::Wav,
     }
 }
 
@@ -403,10 +406,7 @@ fn pictures_are_counted_with_the_history_that_is_sent() {
         media: [MediaKind::Image, MediaKind::Audio]
             .into_iter()
             .flat_map(|kind| std::iter::repeat_n(kind, count))
-            .map(|kind| Media {
-                kind,
-                content: "http://h".into(),
-            })
+            .map(|kind| Media::new(kind, "http://h"))
             .collect(),
         ..Turn::default()
     };

@@ -1,35 +1,46 @@
 //! A marker in a body that is already made.
 //!
-//! In: a body of chat, responses or messages, and a marker. Out: the body with the marker before its system message or its first turn. Never:
-//! another change.
+//! In: the fields of a body, and where its dialect has messages. Out: the body with the marker before its system message or its first turn.
+//! Never: another change.
 
 use serde_json::{Map, Value, json};
 
-/// Puts `marker` and `gap` before the system message (which is made where there is none) or before the first message of the user. `dialect`
-/// is the name of the API, which says where those stand. A body that is not JSON, or has no such message, stays as it is.
-#[must_use]
-pub fn insert_marker(dialect: &str, body: &[u8], system: bool, marker: &str, gap: &str) -> Vec<u8> {
-    let words = format!("{marker}{gap}");
-    let marked = serde_json::from_slice(body)
-        .ok()
-        .and_then(|mut object: Map<String, Value>| {
-            let (list, field) = match dialect {
-                "responses" => ("input", Some("instructions")),
-                "messages" => ("messages", Some("system")),
-                _ => ("messages", None),
-            };
-            match field {
-                Some(field) if system => match object.get_mut(field) {
-                    Some(content) => put_before(content, &words)?,
-                    None => {
-                        object.insert(field.to_owned(), Value::from(marker));
-                    }
-                },
-                _ => in_messages(object.get_mut(list)?, system, marker, &words)?,
+/// What is put before a message, and before which.
+#[derive(Clone, Copy, Debug)]
+pub struct Marker<'a> {
+    /// The marker.
+    pub text: &'a str,
+    /// Between it and the message.
+    pub gap: &'a str,
+    /// Before the system message, which is made where there is none; else before the first message of the user.
+    pub system: bool,
+}
+
+impl Marker<'_> {
+    /// In a body whose list of messages has the system's too.
+    pub(super) fn in_messages(&self, body: &mut Map<String, Value>, list: &str) -> Option<()> {
+        let words = format!("{}{}", self.text, self.gap);
+        in_messages(body.get_mut(list)?, self.system, self.text, &words)
+    }
+
+    /// In a body that has the system message in a field of its own.
+    pub(super) fn beside_messages(
+        &self,
+        body: &mut Map<String, Value>,
+        field: &str,
+        list: &str,
+    ) -> Option<()> {
+        if !self.system {
+            return self.in_messages(body, list);
+        }
+        match body.get_mut(field) {
+            Some(content) => put_before(content, &format!("{}{}", self.text, self.gap)),
+            None => {
+                body.insert(field.to_owned(), Value::from(self.text));
+                Some(())
             }
-            Some(Value::Object(object).to_string().into_bytes())
-        });
-    marked.unwrap_or_else(|| body.to_vec())
+        }
+    }
 }
 
 /// In a list of messages, or a text that stands for one of the user.
@@ -74,7 +85,9 @@ fn put_before(content: &mut Value, words: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Api;
     use super::*;
+    use crate::config::{EndpointKind, EndpointPlan};
 
     #[test]
     fn the_marker_stands_where_each_dialect_has_the_system_and_the_user() {
@@ -121,7 +134,10 @@ mod tests {
             ("chat", user, r#"{"messages":[]}"#, r#"{"messages":[]}"#),
         ];
         for (dialect, system, body, wanted) in cases {
-            let marked = insert_marker(dialect, body.as_bytes(), system, "M", " ");
+            let kind = EndpointKind::named(dialect).unwrap();
+            let api = Api::new(&EndpointPlan::plain(kind)).unwrap();
+            let (text, gap) = ("M", " ");
+            let marked = api.marked(body.as_bytes(), &Marker { text, gap, system });
             let marked = String::from_utf8(marked).unwrap();
             assert_eq!(marked, wanted, "{dialect} {system}");
         }
