@@ -202,6 +202,9 @@ fn sample(flag: &Flag) -> String {
         "--input-file" | "--system-prompt-file" => {
             format!("{}/tests/cli/one.jsonl", env!("CARGO_MANIFEST_DIR"))
         }
+        // A variable that every environment has.
+        "--api-key-env" => "PATH".to_owned(),
+        "--api-key-file" => format!("{}/tests/cli/key.txt", env!("CARGO_MANIFEST_DIR")),
         "--request-rate-series" => {
             format!("{}/tests/cli/series.json", env!("CARGO_MANIFEST_DIR"))
         }
