@@ -204,7 +204,7 @@ fn sample(flag: &Flag) -> String {
         }
         // A variable that every environment has.
         "--api-key-env" => "PATH".to_owned(),
-        "--api-key-file" => format!("{}/tests/cli/key.txt", env!("CARGO_MANIFEST_DIR")),
+        "--api-key-file" => format!("{}/tests/cli/one.key", env!("CARGO_MANIFEST_DIR")),
         "--request-rate-series" => {
             format!("{}/tests/cli/series.json", env!("CARGO_MANIFEST_DIR"))
         }
