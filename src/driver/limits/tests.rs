@@ -1,4 +1,6 @@
-//! Cases of `tests/limits`: a machine in files, a need, and what is said.
+//! Cases of `tests/limits`.
+//!
+//! In: a machine in files, a need. Out: whether what is said is as the case has it. Never: this machine's own limits.
 
 use std::fs;
 use std::path::Path;
