@@ -81,6 +81,16 @@ def judge(c, rc, recs, texts, summary, server):
         code = (fail[0]["error"] or {}).get("code")
         if code != e["code"]:
             bad.append(f"code {code} wanted {e['code']}")
+    if fail:
+        error = fail[0]["error"] or {}
+        for key, got in (("type", error.get("type")), ("cls", fail[0].get("error_class")),
+                         ("retry_after", (error.get("details") or {}).get("retry_after"))):
+            if key in e and got != e[key]:
+                bad.append(f"{key} {got!r} wanted {e[key]!r}")
+        if "message" in e and e["message"] not in (error.get("message") or ""):
+            bad.append(f"message {error.get('message')!r:.200} wanted {e['message']!r}")
+    if "groups" in e and len(summary.get("error_summary") or []) != e["groups"]:
+        bad.append(f"groups {len(summary.get('error_summary') or [])} wanted {e['groups']}")
     if "connections" in e and server.post_connections() != e["connections"]:
         bad.append(f"connections {server.post_connections()} wanted {e['connections']}")
     if "sent" in e:
