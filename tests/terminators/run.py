@@ -291,6 +291,8 @@ def texts(folder):
 
 def check_real(kinds, folder, tool, work):
     """llama.cpp's server without TLS and behind each terminator says the same; the number of faults."""
+    # What that script imports lies beside it.
+    sys.path.insert(0, str(ROOT / "tests/real_server"))
     spec = importlib.util.spec_from_file_location("real_server", ROOT / "tests/real_server/run.py")
     real = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(real)
@@ -301,12 +303,12 @@ def check_real(kinds, folder, tool, work):
         return 0
     faults = 0
     with real.RealServer(python, model, work) as url:
-        real.run([tool, "profile"], url, folder / "run")
+        real.run(real.first([tool, "profile"], url, folder / "run"), folder / "run")
         plain = texts(folder / "run")
         for kind in kinds:
             # llama.cpp's server closes kept connections under nginx's next request, which nginx answers with 502.
             with kind(folder, url, {"apart": True}) as terminator:
-                real.run([tool, "profile", *map(str, TRUST)], terminator.url, folder / "run")
+                real.run(real.first([tool, "profile", *map(str, TRUST)], terminator.url, folder / "run"), folder / "run")
             differ = sum(text != plain.get(number) for number, text in texts(folder / "run").items())
             wrong = differ + real.check_lengths(folder / "run")
             print(f"{'WRONG' if wrong else 'ok   '}  {kind.name} before llama.cpp's server: {len(plain)} texts, {differ} differ", flush=True)
