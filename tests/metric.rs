@@ -762,6 +762,7 @@ fn tags_are_unique_and_the_main_table_is_in_its_order() {
         "Input Sequence Length",
         "Output Token Throughput",
         "Input Token Throughput",
+        "Inverse Real-Time Factor (RTFx)",
         "Image Throughput",
         "Image Latency",
         "Request Throughput",
