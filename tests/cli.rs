@@ -198,7 +198,7 @@ fn command_lines_become_what_the_files_say() {
 fn sample(flag: &Flag) -> String {
     match flag.names[0] {
         "--endpoint-type" => "chat".to_owned(),
-        "--input-file" | "--system-prompt-file" => {
+        "--input-file" | "--system-prompt-file" | "--api-key-file" => {
             format!("{}/tests/cli/one.jsonl", env!("CARGO_MANIFEST_DIR"))
         }
         "--request-rate-series" => {
@@ -206,6 +206,8 @@ fn sample(flag: &Flag) -> String {
         }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
+        // A variable that every process of cargo's has.
+        "--api-key-env" => "CARGO_MANIFEST_DIR".to_owned(),
         "--image-source" => "noise".to_owned(),
         "--audio-depths" => "8,24".to_owned(),
         "--audio-sample-rates" => "8,44.1".to_owned(),
@@ -389,8 +391,9 @@ fn refused_flags_say_so_once_and_take_their_values_along() {
 fn the_table_holds_all_flags_and_no_spelling_twice() {
     // 264 of AIPerf 0.13, and --cpus, --driver, --timestamp-source, --wait-mode, --spin-us, --reap-window-us, --realtime,
     // --require-trusted, --warmup-seamless, --slice-attribution, --url-weights, --pre-connect,
-    // --tokenize-prompt, --late-policy, --stream-input, --skip-bad-lines, --insecure, --cacert, --cert, --key and --tls-server-name.
-    assert_eq!(flags::profile().count(), 285);
+    // --tokenize-prompt, --late-policy, --stream-input, --skip-bad-lines, --insecure, --cacert, --cert, --key, --tls-server-name,
+    // --api-key-env and --api-key-file.
+    assert_eq!(flags::profile().count(), 287);
     let mut names: Vec<&str> = flags::profile().flat_map(|f| f.names).copied().collect();
     names.sort_unstable();
     let count = names.len();
