@@ -198,16 +198,16 @@ fn command_lines_become_what_the_files_say() {
 fn sample(flag: &Flag) -> String {
     match flag.names[0] {
         "--endpoint-type" => "chat".to_owned(),
-        "--input-file" | "--system-prompt-file" | "--api-key-file" => {
+        "--input-file" | "--system-prompt-file" => {
             format!("{}/tests/cli/one.jsonl", env!("CARGO_MANIFEST_DIR"))
         }
-        "--request-rate-series" => {
+        "--request-rate-series" | "--api-key-file" => {
             format!("{}/tests/cli/series.json", env!("CARGO_MANIFEST_DIR"))
         }
         "--custom-dataset-type" => "single_turn".to_owned(),
         "--seq-dist" => "256,128:100".to_owned(),
-        // A variable that every process of cargo's has.
-        "--api-key-env" => "CARGO_MANIFEST_DIR".to_owned(),
+        // A variable that every process has.
+        "--api-key-env" => "PATH".to_owned(),
         "--image-source" => "noise".to_owned(),
         "--audio-depths" => "8,24".to_owned(),
         "--audio-sample-rates" => "8,44.1".to_owned(),
