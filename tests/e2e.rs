@@ -25,6 +25,8 @@ mod chance;
 mod conversations;
 #[path = "e2e/datasets.rs"]
 mod datasets;
+#[path = "e2e/disks.rs"]
+mod disks;
 #[path = "e2e/faults.rs"]
 mod faults;
 #[path = "e2e/faulty.rs"]

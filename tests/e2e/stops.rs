@@ -166,7 +166,7 @@ fn a_server_that_dies_fails_the_rest() {
 }
 
 /// Runs a shell script with `$T` as the program and `$RUN` as a run of three requests; its last lines say how commands ended.
-fn shell(server: &Server, script: &str) -> (String, tempfile::TempDir) {
+pub fn shell(server: &Server, script: &str) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let run = format!(
         "profile --model m --url {} --tokenizer gpt2 --isl 16 --osl 3 --streaming",

@@ -1,3 +1,7 @@
+//! The answers of numbers.
+//!
+//! In: bodies of requests. Out: whether the answer has what they ask for. Never: a socket.
+
 use super::*;
 
 fn answer(kind: Numbers, body: &str) -> Result<Answer, String> {
