@@ -72,7 +72,7 @@ pub struct Piece {
     pub error: Option<PeerError>,
     /// Why generation ended.
     pub finish_reason: Option<String>,
-    /// This is the event that says that the reply is whole; see [`Ending`].
+    /// This is the event that says that the reply is whole; see [`crate::config::Ending`].
     pub complete: bool,
 }
 
