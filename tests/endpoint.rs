@@ -4,9 +4,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "endpoint/byte_tokenizer.rs"]
+mod byte_tokenizer;
 #[path = "endpoint/dialects.rs"]
 mod dialects;
 
+use byte_tokenizer::ByteTokenizer;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,26 +20,7 @@ use tokenring::config::*;
 use tokenring::dataset::{Conversation, Corpus, Turn};
 use tokenring::endpoint::{Api, Bodies, Parsed};
 use tokenring::record::{EventMark, Exchange, Interpreter, Outcome, Read, Record, reply_of};
-use tokenring::tokenizer::Tokenizer;
 use tokenring::wire::{ContentKind, Fault, Framing, Head};
-
-/// One token for each byte.
-struct ByteTokenizer;
-
-impl Tokenizer for ByteTokenizer {
-    fn name(&self) -> &str {
-        "bytes"
-    }
-    fn encode(&self, text: &str) -> Vec<u32> {
-        text.bytes().map(u32::from).collect()
-    }
-    fn decode(&self, _: &[u32]) -> String {
-        String::new()
-    }
-    fn vocabulary_size(&self) -> u32 {
-        256
-    }
-}
 
 fn plan(kind: EndpointKind) -> Plan {
     Plan {

@@ -7,6 +7,8 @@
 mod accounts;
 #[path = "engine/bench.rs"]
 mod bench;
+#[path = "endpoint/byte_tokenizer.rs"]
+mod byte_tokenizer;
 
 #[path = "engine/cancel.rs"]
 mod cancel;
@@ -705,14 +707,7 @@ fn play_secure(seed: u64, faults: Faults, timeout: Nanos) -> Judged {
     let mut bench = random_bench(seed);
     bench.request_timeout = timeout;
     let mut simulation = Simulation::new(seed);
-    for target in &mut bench.targets {
-        target.tls = Some(secure::client("peer.test", true));
-        let host = Host {
-            tls: Some(secure::server()),
-            ..Host::default()
-        };
-        simulation.hosts.insert(target.addresses[0], host);
-    }
+    secure::everywhere(&mut bench, &mut simulation);
     let judged = Judged::of(&bench, seed);
     simulation.faults = faults;
     let played = bench.play(simulation);

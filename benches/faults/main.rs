@@ -8,6 +8,8 @@
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/engine/bench.rs"]
 mod bench;
+#[path = "../../tests/endpoint/byte_tokenizer.rs"]
+mod byte_tokenizer;
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/engine/check.rs"]
 mod check;

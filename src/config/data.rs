@@ -26,15 +26,8 @@ const ENTRIES_MOST: usize = 1 << 24;
 /// Longest system prompt file.
 const SYSTEM_PROMPT_BYTES_MOST: u64 = 64 << 20;
 
-/// Flags that shape made-up prompts and so contradict a file.
+/// Flags that shape what is made up besides a prompt's own text, and so contradict a file.
 const SYNTHETIC_ONLY: &[&str] = &[
-    "--prompt-input-tokens-mean",
-    "--prompt-input-tokens-stddev",
-    "--seq-dist",
-    "--random-range-ratio",
-    "--prompt-batch-size",
-    "--prompt-prefix-pool-size",
-    "--prompt-prefix-length",
     "--shared-system-prompt-length",
     "--user-context-prompt-length",
     "--image-width-mean",
@@ -116,8 +109,9 @@ fn source(
 
 fn check_shaping(settings: &Settings, problems: &mut Problems) {
     // What is made up of a pool's entries is checked with the pool.
-    let shaping = SYNTHETIC_ONLY
+    let shaping = rankings::OF_PROMPTS
         .iter()
+        .chain(SYNTHETIC_ONLY)
         .chain(rankings::PLACES.iter().map(|(flag, _)| flag))
         .filter(|flag| **flag != "--prompt-batch-size");
     for flag in shaping.filter(|flag| settings.given(flag)) {

@@ -35,8 +35,8 @@ pub(super) const PLACES: &[(&str, &str)] = &[
     (QUERY_STDDEV, "rankings.query.prompt_token_stddev"),
 ];
 
-/// Flags that shape a prompt, which a ranking has not.
-const OF_PROMPTS: &[&str] = &[
+/// Flags that shape a prompt, which neither a ranking nor a file has.
+pub(super) const OF_PROMPTS: &[&str] = &[
     "--prompt-input-tokens-mean",
     "--prompt-input-tokens-stddev",
     "--seq-dist",

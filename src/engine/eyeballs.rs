@@ -227,7 +227,7 @@ impl Engine {
             return;
         };
         let flight = l.flight.take();
-        let rivals = std::mem::take(&mut l.rivals);
+        let mut rivals = std::mem::take(&mut l.rivals);
         let (asked, tried) = (l.asked, l.tried);
         self.close(leader);
         if let Some(flight) = &flight {
@@ -235,17 +235,22 @@ impl Engine {
             self.request_deadlines.moved(submitted, serial, rival);
             self.waits.connecting(asked, rival, serial);
         }
-        for &other in rivals.iter().filter(|&&other| other != rival) {
-            if let Some(c) = self.table.current(other) {
-                c.leader = Some(rival);
-            }
-        }
+        rivals.retain(|&other| other != rival);
+        self.lead(&rivals, rival);
         if let Some(c) = self.table.current(rival) {
             c.rivals = rivals;
-            c.rivals.retain(|&other| other != rival);
             c.flight = flight;
             c.asked = c.asked.min(asked);
             c.tried = tried;
+        }
+    }
+
+    /// From here on `rivals` stand beside `leader`.
+    fn lead(&mut self, rivals: &[ConnId], leader: ConnId) {
+        for &rival in rivals {
+            if let Some(c) = self.table.current(rival) {
+                c.leader = Some(leader);
+            }
         }
     }
 
@@ -269,11 +274,7 @@ impl Engine {
         {
             let again = self.table.renew(conn);
             let rivals = self.table.current(again).map(|c| c.rivals.clone());
-            for rival in rivals.unwrap_or_default() {
-                if let Some(c) = self.table.current(rival) {
-                    c.leader = Some(again);
-                }
-            }
+            self.lead(&rivals.unwrap_or_default(), again);
             self.attempt(again);
             return;
         }

@@ -11,7 +11,8 @@ use tokenring::dataset::Corpus;
 use tokenring::driver::simulated::{Answer, Chance, SeenRequest, Server};
 use tokenring::endpoint::{Api, Bodies};
 use tokenring::record::{Exchange, Interpreter, Record};
-use tokenring::tokenizer::Tokenizer;
+
+use crate::byte_tokenizer::ByteTokenizer;
 
 /// What an answer says.
 #[derive(Clone, Debug, Default)]
@@ -27,27 +28,6 @@ pub(crate) struct Replies {
     pub(crate) kind: EndpointKind,
     pub(crate) streaming: bool,
     said: Arc<Mutex<BTreeMap<Vec<u8>, Said>>>,
-}
-
-/// Counts bytes: nothing here hangs on a count.
-struct Lengths;
-
-impl Tokenizer for Lengths {
-    fn name(&self) -> &str {
-        "lengths"
-    }
-
-    fn encode(&self, text: &str) -> Vec<u32> {
-        text.bytes().map(u32::from).collect()
-    }
-
-    fn decode(&self, ids: &[u32]) -> String {
-        ids.iter().filter_map(|&id| char::from_u32(id)).collect()
-    }
-
-    fn vocabulary_size(&self) -> u32 {
-        256
-    }
 }
 
 impl Replies {
@@ -92,7 +72,7 @@ impl Replies {
         };
         let calibration = Calibration::from_start(start, 1.0);
         let corpus = Arc::default();
-        let mut interpreter = Interpreter::new(plan, api, corpus, bodies, Arc::new(Lengths));
+        let mut interpreter = Interpreter::new(plan, api, corpus, bodies, Arc::new(ByteTokenizer));
         move |exchange| interpreter.interpret(exchange, &calibration, true)
     }
 }

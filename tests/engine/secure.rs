@@ -10,7 +10,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokenring::driver::simulated::{Host, Simulation};
 use tokenring::engine::TlsTarget;
+
+use crate::bench::Bench;
 
 const CERTIFICATE: &[u8] = include_bytes!("test_only_certificate.pem");
 const KEY: &[u8] = include_bytes!("test_only_key.pem");
@@ -42,6 +45,18 @@ pub(crate) fn server() -> Arc<ServerConfig> {
         .with_single_cert(vec![certificate()], key)
         .expect("the key fits the certificate");
     Arc::new(config)
+}
+
+/// TLS towards every target.
+pub(crate) fn everywhere(bench: &mut Bench, simulation: &mut Simulation) {
+    for target in &mut bench.targets {
+        target.tls = Some(client("peer.test", true));
+        let host = Host {
+            tls: Some(server()),
+            ..Host::default()
+        };
+        simulation.hosts.insert(target.addresses[0], host);
+    }
 }
 
 /// A client that expects `name`, and trusts the certificate or nothing at all.

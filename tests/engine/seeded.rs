@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use tokenring::clock::{Nanos, Tick};
-use tokenring::driver::simulated::{Chance, Ending, Faults, Host, SeenRequest, Simulation};
+use tokenring::driver::simulated::{Chance, Ending, Faults, SeenRequest, Simulation};
 use tokenring::engine::Stop;
 use tokenring::record::{Exchange, Outcome, Record};
 
@@ -61,14 +61,7 @@ fn once(seed: u64) -> Run {
     simulation.kernel_stamps = chance.below(2) == 0;
     simulation.server = replies.server();
     if seed % SECURE_EACH == SECURE_EACH - 1 {
-        for target in &mut bench.targets {
-            target.tls = Some(secure::client("peer.test", true));
-            let host = Host {
-                tls: Some(secure::server()),
-                ..Host::default()
-            };
-            simulation.hosts.insert(target.addresses[0], host);
-        }
+        secure::everywhere(&mut bench, &mut simulation);
     }
     let stops = stops(chance);
     let judged = Judged {

@@ -2,17 +2,16 @@
 """Run tokenring against servers that others wrote: aimock, and LiteLLM's proxy in front of it. See README.md."""
 import argparse
 import json
-import os
 import pathlib
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 import venv
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "real_server"))
+from served import Served  # noqa: E402
 
 AIMOCK = "@copilotkit/aimock@1.43.0"
 LITELLM = "litellm[proxy]==1.74.3"
@@ -82,40 +81,6 @@ def install(work):
     (work / "words.jsonl").write_text("".join(json.dumps({"text": word, "output_length": 50}) + "\n" for word in WORDS))
     aimock = ["node", script, "-h", "127.0.0.1", "-f", work / "fixtures.json", "-p"]
     return aimock, [proxy, "--config", work / "config.yaml", "--host", "127.0.0.1", "--telemetry", "False", "--port"]
-
-
-class Server:
-    """A server on a free port, for the length of a `with`."""
-
-    def __init__(self, words, health, log):
-        self.words, self.health, self.log = words, health, log
-
-    def __enter__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        with open(self.log, "w") as log:
-            words = [str(word) for word in [*self.words, port]]
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(url + self.health, timeout=5).close()
-                return url
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.2)
-        self.process.kill()
-        sys.exit("a server did not start:\n" + self.log.read_text()[-2000:])
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
 
 
 def run(tool, url, model, endpoint, work):
@@ -191,9 +156,9 @@ def main():
     aimock, litellm = install(work)
     tool, count = shlex.split(options.tool), 0
     print("| server | model | endpoint | replies | faults |\n|---|---|---|---|---|")
-    with Server(aimock, "/health", work / "aimock.log") as mock:
+    with Served(aimock, "/health", work / "aimock.log") as mock:
         (work / "config.yaml").write_text(CONFIG.replace("URL", mock))
-        with Server(litellm, "/health/liveliness", work / "litellm.log") as proxy:
+        with Served(litellm, "/health/liveliness", work / "litellm.log", LITELLM_LOCAL_MODEL_COST_MAP="True") as proxy:
             for server, url, models in (("aimock", mock, ["m"]), ("litellm", proxy, ["mocked", "chatting", "claude"])):
                 for model in models:
                     for endpoint in (f"{name}{how}" for name in ENDS for how in ("", " --streaming")):

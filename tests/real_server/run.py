@@ -6,15 +6,13 @@ import json
 import pathlib
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 import venv
 
 import workloads
+from served import Served
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = ["xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.3.5", "openai==3.57.0"]
@@ -52,37 +50,12 @@ def install(work):
     return python, model
 
 
-class RealServer:
+class RealServer(Served):
     """llama.cpp's server on a free port, for the length of a `with`."""
 
     def __init__(self, python, model, work, *more):
-        self.python, self.model, self.more, self.log = python, model, more, work / f"server{''.join(more)}.log"
-
-    def __enter__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        words = [self.python, HERE / "serve.py", "--model", self.model, "--port", str(port), "--max-seconds", "600", *self.more]
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log)
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"{url}/health", timeout=5).close()
-                return url
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.1)
-        self.process.kill()
-        sys.exit("the server did not start:\n" + self.log.read_text()[-2000:])
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        words = [python, HERE / "serve.py", "--model", model, "--max-seconds", "600", *more, "--port"]
+        super().__init__(words, "/health", work / f"server{''.join(more)}.log")
 
 
 def run(words, folder):
