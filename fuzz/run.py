@@ -42,6 +42,8 @@ def main():
     if unknown:
         print(f"no such target: {', '.join(unknown)}; there are {', '.join(known)}")
         return 2
+    # cargo runs in this folder, and the programs are looked for from the caller's: so the path must be whole.
+    asked.target_dir = os.path.abspath(asked.target_dir)
     build(asked.target_dir)
     with concurrent.futures.ThreadPoolExecutor(asked.at_once) as pool:
         rows = list(pool.map(lambda name: run(name, asked), asked.target or known))
