@@ -54,6 +54,16 @@ impl Exchange {
         }
     }
 
+    /// Bytes of memory that its buffers hold, used or not, itself left out.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> usize {
+        let bytes = [&self.head_bytes, &self.body, &self.request_head];
+        let bytes: usize = bytes.iter().map(|buffer| buffer.capacity()).sum();
+        bytes
+            + self.reads.capacity() * size_of::<Read>()
+            + self.events.capacity() * size_of::<EventMark>()
+    }
+
     /// Empties it for the next request; keeps the buffers.
     pub fn clear(&mut self) {
         self.id = RequestId::default();

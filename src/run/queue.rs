@@ -4,7 +4,7 @@
 //! worker's own list.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -18,6 +18,9 @@ const LENGTH: usize = 4_096;
 /// Empty exchanges kept for each worker; they hold their buffers.
 const SPARES: usize = 1_024;
 
+/// Bytes that these hold together. A recorder that was behind for a while returns many, and long replies make each of them large.
+const SPARE_BYTES: usize = 32 << 20;
+
 /// A recycled exchange keeps no larger body buffer than this.
 const KEPT_BODY_BYTES: usize = 1 << 20;
 
@@ -25,6 +28,7 @@ const KEPT_BODY_BYTES: usize = 1 << 20;
 pub(super) struct WorkerEnd {
     out: Producer<Box<Exchange>>,
     back: Consumer<Box<Exchange>>,
+    spare_bytes: Arc<AtomicUsize>,
     overflow: VecDeque<Box<Exchange>>,
     overflowed: Arc<AtomicU64>,
     left: Left,
@@ -37,6 +41,7 @@ type Left = Arc<Mutex<VecDeque<Box<Exchange>>>>;
 pub(super) struct RecorderEnd {
     queue: Consumer<Box<Exchange>>,
     back: Producer<Box<Exchange>>,
+    spare_bytes: Arc<AtomicUsize>,
     left: Left,
 }
 
@@ -45,9 +50,11 @@ pub(super) fn queue(overflowed: &Arc<AtomicU64>) -> (WorkerEnd, RecorderEnd) {
     let (out, queue) = RingBuffer::new(LENGTH);
     let (give, back) = RingBuffer::new(SPARES);
     let left = Left::default();
+    let spare_bytes = Arc::new(AtomicUsize::new(0));
     let worker = WorkerEnd {
         out,
         back,
+        spare_bytes: Arc::clone(&spare_bytes),
         overflow: VecDeque::new(),
         overflowed: Arc::clone(overflowed),
         left: Arc::clone(&left),
@@ -55,6 +62,7 @@ pub(super) fn queue(overflowed: &Arc<AtomicU64>) -> (WorkerEnd, RecorderEnd) {
     let recorder = RecorderEnd {
         queue,
         back: give,
+        spare_bytes,
         left,
     };
     (worker, recorder)
@@ -73,7 +81,12 @@ impl WorkerEnd {
 
 impl Sink for WorkerEnd {
     fn blank(&mut self) -> Box<Exchange> {
-        self.back.pop().unwrap_or_default()
+        let Ok(spare) = self.back.pop() else {
+            return Box::default();
+        };
+        self.spare_bytes
+            .fetch_sub(spare.capacity_bytes(), Ordering::Relaxed);
+        spare
     }
 
     fn push(&mut self, exchange: Box<Exchange>) {
@@ -121,14 +134,44 @@ impl RecorderEnd {
     pub(super) fn recycle(&mut self, mut exchange: Box<Exchange>) {
         exchange.clear();
         exchange.body.shrink_to(KEPT_BODY_BYTES);
-        // A full list means that enough are about; this one is freed.
-        let _ = self.back.push(exchange);
+        let bytes = exchange.capacity_bytes();
+        if self.spare_bytes.load(Ordering::Relaxed) + bytes > SPARE_BYTES {
+            return;
+        }
+        // Counted before the worker can take it. A full list means that enough are about; this one is freed.
+        self.spare_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.back.push(exchange).is_err() {
+            self.spare_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spares_hold_no_more_than_their_bytes_and_are_counted_back() {
+        let (mut worker, mut recorder) = queue(&Arc::default());
+        let used = |bytes| {
+            let mut exchange = Box::<Exchange>::default();
+            exchange.body = Vec::with_capacity(bytes);
+            exchange
+        };
+        let fitting = SPARE_BYTES / KEPT_BODY_BYTES;
+        for _ in 0..2 {
+            for _ in 0..fitting + 5 {
+                recorder.recycle(used(KEPT_BODY_BYTES));
+            }
+            let kept = (0..fitting + 5).filter(|_| worker.blank().body.capacity() > 0);
+            assert_eq!(kept.count(), fitting);
+        }
+        for _ in 0..SPARES + 5 {
+            recorder.recycle(used(16));
+        }
+        while worker.blank().body.capacity() > 0 {}
+        assert_eq!(worker.spare_bytes.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn what_a_queue_cannot_take_comes_in_order_after_its_worker_is_gone() {
