@@ -71,7 +71,7 @@ impl SocketOptions {
                 interface: None,
                 ..self.clone()
             };
-            Sockets::new(&Arc::new(one)).open(any_of(local)).map_err(|error| {
+            Sockets::new(&Arc::new(one)).open_from(any_of(local), 0).map_err(|error| {
                 RefusedOption(format!(
                     "--local-address {local}: {error}; give an address that this machine has (`ip address` lists them)"
                 ))
@@ -87,7 +87,7 @@ impl SocketOptions {
         let place = addresses.first().copied();
         let place = place.unwrap_or_else(|| any_of(IpAddr::from([127, 0, 0, 1])));
         let (socket, _) = Sockets::new(&Arc::new(self.clone()))
-            .open(place)
+            .open_from(place, 0)
             .map_err(|error| self.blame(&error))?;
         let given = |asked: Option<usize>, given: io::Result<usize>| asked.and(given.ok());
         Ok(GivenBuffers {
@@ -135,6 +135,25 @@ fn is_socket(_: &std::fs::Metadata) -> bool {
     false
 }
 
+/// A local address has no port left, or is gone: another may be better off.
+pub(super) fn is_out_of_ports(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+/// Local addresses that a connection is still to be tried from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tries {
+    nth: usize,
+    left: usize,
+}
+
+impl Tries {
+    /// The latest failed for want of a port, and another local address is untried.
+    pub(super) fn go_on(&self, error: &io::Error) -> bool {
+        self.left > 0 && is_out_of_ports(error)
+    }
+}
+
 /// Makes the sockets of one worker.
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -156,8 +175,49 @@ impl Sockets {
         self.options.unix_path.is_some()
     }
 
-    /// A socket towards `address`, bound where that is wished, and what it is to connect to.
-    pub(super) fn open(&mut self, address: SocketAddr) -> io::Result<(Socket, SockAddr)> {
+    /// A new connection to `address` will be tried from these local addresses. Connections take turns in which is the first.
+    pub(super) fn tries(&mut self, address: SocketAddr) -> Tries {
+        let count = self.fitting(address).count();
+        let nth = self.turn;
+        if count > 0 {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        Tries {
+            nth,
+            left: count.max(1),
+        }
+    }
+
+    /// Local addresses of the family of `address`; none for a socket of the file system.
+    fn fitting(&self, address: SocketAddr) -> impl Iterator<Item = IpAddr> {
+        let local = match &self.options.unix_path {
+            Some(_) => &[][..],
+            None => &self.options.local_addresses,
+        };
+        let same = move |local: &IpAddr| local.is_ipv4() == address.is_ipv4();
+        local.iter().copied().filter(same)
+    }
+
+    /// A socket towards `address`, bound where that is wished, and what it is to connect to. One that cannot be bound for want of ports
+    /// is made from the next local address.
+    pub(super) fn open(
+        &self,
+        address: SocketAddr,
+        tries: &mut Tries,
+    ) -> io::Result<(Socket, SockAddr)> {
+        loop {
+            let outcome = self.open_from(address, tries.nth);
+            tries.nth = tries.nth.wrapping_add(1);
+            tries.left = tries.left.saturating_sub(1);
+            match outcome {
+                Err(error) if tries.go_on(&error) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The same from the `nth` local address, counted round and round.
+    fn open_from(&self, address: SocketAddr, nth: usize) -> io::Result<(Socket, SockAddr)> {
         let options = &self.options;
         if let Some(path) = &options.unix_path {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -172,15 +232,10 @@ impl Sockets {
         if let Some(interface) = &options.interface {
             bind_to_interface(&socket, interface)?;
         }
-        let of_family = |local: &&IpAddr| local.is_ipv4() == address.is_ipv4();
-        let count = options.local_addresses.iter().filter(of_family).count();
-        if count > 0 {
-            let mut fitting = options.local_addresses.iter().filter(of_family);
-            if let Some(&local) = fitting.nth(self.turn % count) {
-                choose_port_late(&socket);
-                socket.bind(&SocketAddr::new(local, 0).into())?;
-            }
-            self.turn = self.turn.wrapping_add(1);
+        let count = self.fitting(address).count();
+        if let Some(local) = self.fitting(address).nth(nth % count.max(1)) {
+            choose_port_late(&socket);
+            socket.bind(&SocketAddr::new(local, 0).into())?;
         }
         self.acknowledge_quickly(&socket);
         Ok((socket, address.into()))
@@ -248,7 +303,10 @@ mod tests {
         let mut sockets = Sockets::new(&Arc::new(options));
         let address = address.parse().expect("an address");
         (0..count)
-            .map(|_| sockets.open(address).expect("a socket").0)
+            .map(|_| {
+                let mut tries = sockets.tries(address);
+                sockets.open(address, &mut tries).expect("a socket").0
+            })
             .collect()
     }
 
@@ -329,6 +387,49 @@ mod tests {
             refused.starts_with("--local-address ::1: no server's"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn each_local_address_is_tried_once_whatever_others_take_meanwhile() {
+        let locals = ["127.0.0.2", "127.0.0.3", "127.0.0.4", "::1"];
+        let options = SocketOptions {
+            local_addresses: locals.iter().map(|text| text.parse().unwrap()).collect(),
+            ..SocketOptions::default()
+        };
+        let mut sockets = Sockets::new(&Arc::new(options));
+        let to = "127.0.0.1:1".parse().unwrap();
+        let gone = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let mut all = [sockets.tries(to), sockets.tries(to)];
+        let mut from = [Vec::new(), Vec::new()];
+        for _ in 0..3 {
+            for (tries, from) in all.iter_mut().zip(&mut from) {
+                assert!(from.is_empty() || tries.go_on(&gone));
+                let (socket, _) = sockets.open(to, tries).unwrap();
+                let end = socket.local_addr().unwrap().as_socket().unwrap();
+                from.push(end.ip().to_string());
+            }
+        }
+        assert_eq!(from[0], locals[..3]);
+        assert_eq!(from[1], ["127.0.0.3", "127.0.0.4", "127.0.0.2"]);
+        assert!(!all[0].go_on(&gone));
+        assert!(
+            !sockets
+                .tries(to)
+                .go_on(&io::ErrorKind::ConnectionRefused.into())
+        );
+        assert_eq!(Sockets::new(&Arc::default()).tries(to).left, 1);
+    }
+
+    #[test]
+    fn a_local_address_that_is_gone_is_passed_over() {
+        let options = SocketOptions {
+            local_addresses: vec!["192.0.2.1".parse().unwrap(), "127.0.0.2".parse().unwrap()],
+            ..SocketOptions::default()
+        };
+        for socket in opened(options, "127.0.0.1:1", 3) {
+            let end = socket.local_addr().unwrap().as_socket().unwrap();
+            assert_eq!(end.ip().to_string(), "127.0.0.2");
+        }
     }
 
     #[test]
