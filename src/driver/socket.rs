@@ -7,7 +7,7 @@
 )]
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 pub struct SocketOptions {
     /// All connections go to this socket of the file system, whatever address is asked for.
     pub unix_path: Option<PathBuf>,
-    /// Connections come from these addresses, in turn among those of the family asked for. Empty: the system chooses.
-    pub local_addresses: Vec<IpAddr>,
+    /// Connections come from these addresses, in turn among those of the family asked for; the ports are 0, and the interface of a link-local one
+    /// is its scope. Empty: the system chooses.
+    pub local_addresses: Vec<SocketAddr>,
     /// They are bound to this network interface.
     pub interface: Option<String>,
     /// Small segments wait for acknowledgements (no `TCP_NODELAY`).
@@ -66,26 +67,27 @@ impl SocketOptions {
             }
         }
         for &local in &self.local_addresses {
+            let shown = shown(&local);
             let one = SocketOptions {
                 local_addresses: vec![local],
                 interface: None,
                 ..self.clone()
             };
-            Sockets::new(&Arc::new(one)).open_from(any_of(local), 0).map_err(|error| {
+            Sockets::new(&Arc::new(one)).open_from(local, 0).map_err(|error| {
                 RefusedOption(format!(
-                    "--local-address {local}: {error}; give an address that this machine has (`ip address` lists them)"
+                    "--local-address {shown}: {error}; give an address that this machine has (`ip address` lists them)"
                 ))
             })?;
             // Without this an address of another family would never be used, in silence.
             let used = addresses.iter().any(|a| a.is_ipv4() == local.is_ipv4());
             if !used && !addresses.is_empty() {
                 return Err(RefusedOption(format!(
-                    "--local-address {local}: no server's address is of its IP version; leave it out"
+                    "--local-address {shown}: no server's address is of its IP version; leave it out"
                 )));
             }
         }
         let place = addresses.first().copied();
-        let place = place.unwrap_or_else(|| any_of(IpAddr::from([127, 0, 0, 1])));
+        let place = place.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let (socket, _) = Sockets::new(&Arc::new(self.clone()))
             .open_from(place, 0)
             .map_err(|error| self.blame(&error))?;
@@ -119,9 +121,12 @@ impl SocketOptions {
     }
 }
 
-/// Port 0 of a local address's family, to which nobody connects.
-fn any_of(local: IpAddr) -> SocketAddr {
-    SocketAddr::new(local, 0)
+/// A local address without its port.
+fn shown(local: &SocketAddr) -> String {
+    match local {
+        SocketAddr::V6(v6) if v6.scope_id() > 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        _ => local.ip().to_string(),
+    }
 }
 
 #[cfg(unix)]
@@ -189,12 +194,12 @@ impl Sockets {
     }
 
     /// Local addresses of the family of `address`; none for a socket of the file system.
-    fn fitting(&self, address: SocketAddr) -> impl Iterator<Item = IpAddr> {
+    fn fitting(&self, address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         let local = match &self.options.unix_path {
             Some(_) => &[][..],
             None => &self.options.local_addresses,
         };
-        let same = move |local: &IpAddr| local.is_ipv4() == address.is_ipv4();
+        let same = move |local: &SocketAddr| local.is_ipv4() == address.is_ipv4();
         local.iter().copied().filter(same)
     }
 
@@ -235,7 +240,7 @@ impl Sockets {
         let count = self.fitting(address).count();
         if let Some(local) = self.fitting(address).nth(nth % count.max(1)) {
             choose_port_late(&socket);
-            socket.bind(&SocketAddr::new(local, 0).into())?;
+            socket.bind(&local.into())?;
         }
         self.acknowledge_quickly(&socket);
         Ok((socket, address.into()))
@@ -355,7 +360,7 @@ mod tests {
         if !has_ipv6() {
             return;
         }
-        let locals = ["127.0.0.2", "::1", "127.0.0.3"];
+        let locals = ["127.0.0.2:0", "[::1]:0", "127.0.0.3:0"];
         let options = SocketOptions {
             local_addresses: locals.iter().map(|text| text.parse().unwrap()).collect(),
             ..SocketOptions::default()
@@ -378,7 +383,7 @@ mod tests {
             .collect();
         assert_eq!(options.reachable(&both), both);
         let one = SocketOptions {
-            local_addresses: vec!["::1".parse().unwrap()],
+            local_addresses: vec!["[::1]:0".parse().unwrap()],
             ..SocketOptions::default()
         };
         assert_eq!(one.reachable(&both), both[1..]);
@@ -392,8 +397,9 @@ mod tests {
     #[test]
     fn each_local_address_is_tried_once_whatever_others_take_meanwhile() {
         let locals = ["127.0.0.2", "127.0.0.3", "127.0.0.4", "::1"];
+        let local = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
         let options = SocketOptions {
-            local_addresses: locals.iter().map(|text| text.parse().unwrap()).collect(),
+            local_addresses: locals.iter().map(|ip| local(ip)).collect(),
             ..SocketOptions::default()
         };
         let mut sockets = Sockets::new(&Arc::new(options));
@@ -423,7 +429,10 @@ mod tests {
     #[test]
     fn a_local_address_that_is_gone_is_passed_over() {
         let options = SocketOptions {
-            local_addresses: vec!["192.0.2.1".parse().unwrap(), "127.0.0.2".parse().unwrap()],
+            local_addresses: vec![
+                "192.0.2.1:0".parse().unwrap(),
+                "127.0.0.2:0".parse().unwrap(),
+            ],
             ..SocketOptions::default()
         };
         for socket in opened(options, "127.0.0.1:1", 3) {
@@ -439,7 +448,7 @@ mod tests {
             change(&mut options);
             options.try_out(&[]).unwrap_err().to_string()
         };
-        let text = of(|o| o.local_addresses = vec!["192.0.2.1".parse().unwrap()]);
+        let text = of(|o| o.local_addresses = vec!["192.0.2.1:0".parse().unwrap()]);
         assert!(text.starts_with("--local-address 192.0.2.1: "), "{text}");
         let text = of(|o| o.interface = Some("none".to_owned()));
         assert!(text.starts_with("--interface none: "), "{text}");

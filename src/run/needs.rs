@@ -115,10 +115,11 @@ fn of(plan: &Plan, addresses: &[Vec<SocketAddr>], workers: usize) -> Needs {
         }
     }
     let slots = plan.phases.iter().map(|phase| &phase.slots);
+    let sources = &endpoint.network.local_addresses;
     Needs {
         connections,
         destinations,
-        sources: endpoint.network.local_addresses.clone(),
+        sources: sources.iter().map(|source| source.ip).collect(),
         own_ports: if cfg!(target_os = "linux") {
             workers as u64
         } else {

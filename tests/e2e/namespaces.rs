@@ -54,3 +54,39 @@ fn a_local_address_without_ports_is_passed_over() {
     let whole = "60 sent, 60 succeeded, 0 failed";
     assert_eq!(text.matches(whole).count(), 2, "{text}");
 }
+
+/// A link-local address is reached and come from by its interface's name or number, and no server is told which interface it was.
+#[test]
+fn a_link_local_address_is_reached_on_its_interface() {
+    let script = r#"
+    [ -s /proc/net/if_inet6 ] || { echo no namespace of IPv6; exit; }
+    for driver in ring portable; do
+        for zone in 25lo 251 lo; do
+            go --url "http://[fe80::1%$zone]:9000" --local-address fe80::2%lo,fe80::1%1 --concurrency 4 --request-count 8 --osl 2 \
+                --export-level raw --driver $driver --artifact-dir $driver-$zone >table.txt 2>&1; echo $driver $zone $?
+            grep -h Requests: table.txt; grep -ch "%" $driver-$zone/profile_export_raw.jsonl
+        done
+    done
+    go --url http://example.test:9000 --resolve "example.test:9000:[fe80::2%lo]" --request-count 2 --osl 2 --artifact-dir named; echo named $?
+    go --url "http://[fe80::1]:9000" --interface lo --request-count 2 --osl 2 --artifact-dir bound; echo bound $?
+    go --url "http://[fe80::1%25eth7]:9000" --request-count 2 --artifact-dir unknown; echo unknown $?
+    go --url "http://[fe80::1%lo]:9000" --local-address fe80::2%9 --request-count 2 --artifact-dir unknown; echo unknown $?"#;
+    let Some(text) = alone(script) else { return };
+    for driver in ["ring", "portable"] {
+        for zone in ["25lo", "251", "lo"] {
+            // No record of all that was sent and received names the zone.
+            let right = format!("{driver} {zone} 0\nRequests: 8 sent, 8 succeeded");
+            assert!(text.contains(&right), "{right}: {text}");
+        }
+    }
+    assert_eq!(text.matches("unsent\n0\n").count(), 6, "{text}");
+    for right in [
+        "named 0",
+        "bound 0",
+        "unknown 1",
+        "--url fe80::1%eth7: this machine has no network interface eth7 with IPv6; it has lo (1)",
+        "--local-address fe80::2%9: this machine has no network interface 9 with IPv6; it has lo (1)",
+    ] {
+        assert!(text.contains(right), "{right}: {text}");
+    }
+}
