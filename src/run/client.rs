@@ -368,6 +368,12 @@ fn waiting(reach: &Reach) -> String {
     match reach.waiting.mode {
         WaitMode::Sleep => format!("asleep{priority}"),
         WaitMode::Hybrid => format!("asleep, spinning {spin} us before a send{priority}"),
+        // A real-time thread that never sleeps starves its core, so the kernel stops it: by its real-time share or its fair server, 5 % each.
+        WaitMode::Spin if reach.realtime => {
+            format!(
+                "spinning{priority}, which the kernel interrupts for up to 50 ms a second where others wait for the core"
+            )
+        }
         WaitMode::Spin => format!("spinning{priority}"),
     }
 }
