@@ -10,7 +10,7 @@ use std::net::IpAddr;
 const NAME_MOST: usize = 15;
 
 /// An IP address, and its zone where it has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ZonedAddress {
     /// The address.
     pub ip: IpAddr,
@@ -24,6 +24,13 @@ impl fmt::Display for ZonedAddress {
             Some(zone) => write!(f, "{}%{zone}", self.ip),
             None => self.ip.fmt(f),
         }
+    }
+}
+
+/// As it is written.
+impl fmt::Debug for ZonedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
