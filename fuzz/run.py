@@ -75,10 +75,46 @@ def seeds(name):
         # The first byte picks the dialect; the first four are those with a reading of their own for usual chunks.
         chunks = {file: b"\n".join(re.findall(rb"\{[^\r\n]+\}", reply)[:8]) for file, reply in replies.items()}
         return {f"{file}-{pick}": bytes([pick]) + text for file, text in chunks.items() for pick in range(4)}
+    if name == "coded":
+        return packed()
+    if name == "tunnel":
+        answers = [b"200 Connection established\r\nVia: a", b"407 Who\r\nContent-Length: 2\r\n\r\nno", b"100 Continue\r\n\r\nHTTP/1.1 204 x"]
+        return {f"{number}-{cut[0]}": cut + b"HTTP/1.1 " + text + b"\r\n\r\n" for number, text in enumerate(answers) for cut in CUTS}
+    if name == "served":
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n"
+        form = b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--b--\r\n"
+        bodies = [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n2;a\r\n{}\r\n0\r\nX: y\r\n\r\n",
+                  b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n%s" % (len(form), form)]
+        return {f"{number}-{cut[0]}": cut + (head + body) * 2 for number, body in enumerate(bodies) for cut in CUTS}
     if name == "dataset":
         files = {path.name: path.read_bytes() for path in sorted((ROOT / "tests/datasets").glob("*.jsonl"))}
         return {f"{file}-{pick}": bytes([pick]) + text for file, text in files.items() for pick in range(0, 20, 3)}
     return {}
+
+
+def packed():
+    """The packed bodies of the wire cases; the first byte names the coding as `Coding::ALL` has it."""
+    codings, found = ["gzip", "deflate", "br", "zstd"], {}
+    for path in sorted((ROOT / "tests/wire/cases").glob("coding_*.txt")):
+        text = path.read_text().partition("--- input\n")[2].partition("--- expect\n")[0].replace("\n", "")
+        head, _, body = text.partition(r"\r\n\r\n")
+        coding = re.search(r"Content-Encoding: (\w+)", head)
+        if coding and coding[1] in codings and r"\*" not in body:
+            # The cases have no other escapes than Python's own.
+            packed = body.encode().decode("unicode_escape").encode("latin-1")
+            if "chunked" in head:
+                packed = without_chunks(packed)
+            found.update({f"{path.stem}-{cut[0]}": bytes([codings.index(coding[1])]) + cut + packed for cut in CUTS})
+    return found
+
+
+def without_chunks(body):
+    plain = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        size = int(size, 16)
+        plain, body = plain + rest[:size], rest[size + 2:] if size else b""
+    return plain
 
 
 def run(name, asked):

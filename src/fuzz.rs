@@ -3,11 +3,17 @@
 //! In: arbitrary bytes. Out: a panic when an invariant breaks. Never: a rule that a test does not replay from
 //! `fuzz/regressions/`.
 
+mod coded;
 mod dataset;
 mod reply;
+mod served;
+mod tunnel;
 
+pub use coded::coded;
 pub use dataset::dataset;
 pub use reply::reply;
+pub use served::served;
+pub use tunnel::tunnel;
 
 use crate::wire::{
     ContentKind, Fault, Head, Limits, Response, SseEvent, SseKind, SseScanner, Step, fields,
@@ -250,6 +256,17 @@ pub fn response(data: &[u8]) {
     };
     let (lengths, input) = rest.split_at(usize::from(count % 16).min(rest.len()));
     let whole = observe(SMALL, [input], true);
+    let pieces = cut(input, lengths);
+    assert_eq!(whole, observe(SMALL, pieces, true), "cut into {lengths:?}");
+    assert_eq!(
+        whole,
+        observe(SMALL, input.chunks(1), true),
+        "a byte at a time"
+    );
+}
+
+/// `input` in pieces of these lengths, and one of what is left.
+fn cut<'a>(input: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
     let mut rest = input;
     let mut pieces = Vec::new();
     for &length in lengths {
@@ -258,12 +275,7 @@ pub fn response(data: &[u8]) {
         rest = behind;
     }
     pieces.push(rest);
-    assert_eq!(whole, observe(SMALL, pieces, true), "cut into {lengths:?}");
-    assert_eq!(
-        whole,
-        observe(SMALL, input.chunks(1), true),
-        "a byte at a time"
-    );
+    pieces
 }
 
 /// An event as [`plain_events`] reads it.
@@ -392,114 +404,4 @@ fn plain_line(data: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    /// Bytes glued from pieces that matter, so that the depths are reached.
-    fn glued(pieces: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
-        prop::collection::vec(prop::sample::select(pieces), 0..24)
-            .prop_map(|pieces| pieces.concat())
-    }
-
-    const SSE: &[&[u8]] = &[
-        b"\n",
-        b"\r",
-        b"\r\n",
-        b"\n\n",
-        b"data",
-        b":",
-        b" ",
-        b"data: ",
-        b"data:",
-        b"event: error",
-        b"event:",
-        b"ERROR",
-        b"[DONE]",
-        b"{}",
-        b": ping",
-        b"id: 1",
-        b"retry: 3",
-        b"\xEF\xBB\xBF",
-        b"\xEF",
-        b"x",
-        b"\t",
-        b"\x0b",
-        b"\0",
-    ];
-    const CHUNKED: &[&[u8]] = &[
-        b"0\r\n\r\n",
-        b"0\r\n",
-        b"\r\n",
-        b"\n",
-        b"3\r\nabc\r\n",
-        b"5",
-        b";a=\"b;c\"",
-        b"a",
-        b"X: y\r\n",
-        b" ",
-        b"\r",
-        b"1\nz\n",
-        b"ffffffffffffffffff",
-        b"1ff\r\n",
-        b"000000000000000000002",
-        b"-",
-        b"xyzxyzxyzxyzxyzxyzxyzxyzxyzxyzxyz",
-    ];
-    const RESPONSE: &[&[u8]] = &[
-        b"HTTP/1.1 200 OK\r\n",
-        b"HTTP/1.1 100 Continue\r\n\r\n",
-        b"HTTP/1.0 204\r\n",
-        b"\r\n",
-        b"\n",
-        b"HTTP/1.",
-        b"Content-Length: 5\r\n",
-        b"Content-Length: 5, 5\r\n",
-        b"Transfer-Encoding: chunked\r\n",
-        b"Connection: close\r\n",
-        b"Content-Type: text/event-stream\r\n",
-        b"Content-Encoding: gzip\r\n",
-        b"5\r\nhello\r\n",
-        b"0\r\n\r\n",
-        b"data: x\n\n",
-        b"8\r\ndata: a\n\r\n",
-        b"data: [DONE]\n\n",
-        b" folded\r\n",
-        b"X: ",
-        b"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy",
-    ];
-
-    proptest! {
-        #[test]
-        fn sse_agrees_with_a_plain_reading(data in glued(SSE)) {
-            super::sse(&data);
-        }
-
-        #[test]
-        fn chunks_agree_with_a_plain_reading(data in glued(CHUNKED)) {
-            super::body(&data);
-        }
-
-        #[test]
-        fn heads_are_read_alike_in_one_piece_and_in_many(data in glued(RESPONSE)) {
-            super::head(&data);
-        }
-
-        #[test]
-        fn responses_are_read_alike_in_one_piece_and_in_many(
-            lengths in prop::collection::vec(any::<u8>(), 0..16),
-            data in glued(RESPONSE),
-        ) {
-            let count = u8::try_from(lengths.len()).expect("at most 15");
-            super::response(&[&[count], &lengths[..], &data].concat());
-        }
-
-        #[test]
-        fn arbitrary_bytes_break_nothing(data in prop::collection::vec(any::<u8>(), 0..200)) {
-            super::head(&data);
-            super::body(&data);
-            super::sse(&data);
-            super::response(&data);
-            super::reply(&data);
-        }
-    }
-}
+mod tests;

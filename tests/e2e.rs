@@ -37,6 +37,8 @@ mod health;
 mod links;
 #[path = "e2e/markers.rs"]
 mod markers;
+#[path = "e2e/namespaces.rs"]
+mod namespaces;
 #[path = "e2e/relays.rs"]
 mod relays;
 #[path = "e2e/replay.rs"]

@@ -62,7 +62,10 @@ fn captures_are_read_as_expected() {
 #[test]
 fn fuzz_regressions_stay_fixed() {
     type Body = fn(&[u8]);
-    let targets: [(&str, Body); 6] = [
+    let targets: [(&str, Body); 9] = [
+        ("coded", tokenring::fuzz::coded),
+        ("tunnel", tokenring::fuzz::tunnel),
+        ("served", tokenring::fuzz::served),
         ("dataset", tokenring::fuzz::dataset),
         ("reply", tokenring::fuzz::reply),
         ("head", tokenring::fuzz::head),

@@ -44,6 +44,7 @@ mod url;
 mod url_strategy;
 mod users;
 mod value;
+mod zone;
 
 pub use cache_bust::CacheBust;
 pub use calibrate::CalibratePlan;
@@ -77,3 +78,4 @@ pub use trace::TracePlan;
 pub use url::{TargetUrl, bracketed, join};
 pub use url_strategy::UrlStrategy;
 pub use users::UsersPlan;
+pub use zone::ZonedAddress;

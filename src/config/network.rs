@@ -11,6 +11,7 @@ use super::error::Problems;
 use super::lex::Settings;
 use super::proxy::{self, ProxyPlan};
 use super::url::TargetUrl;
+use super::zone::ZonedAddress;
 use crate::clock::Nanos;
 
 /// A path of a unix socket has at most this many bytes (`sun_path` of Linux is 108 with its end).
@@ -43,7 +44,7 @@ pub struct NetworkPlan {
     /// A kept connection that was idle for so long is closed; `None` keeps it until the server closes it.
     pub keepalive_idle: Option<Nanos>,
     /// Addresses that connections come from, in turn; the system chooses when empty.
-    pub local_addresses: Vec<IpAddr>,
+    pub local_addresses: Vec<ZonedAddress>,
     /// Network interface that connections are bound to.
     pub interface: Option<String>,
     /// Small segments wait for the acknowledgement of earlier ones (no `TCP_NODELAY`).
@@ -108,7 +109,7 @@ pub struct Resolve {
     /// With this port only.
     pub port: u16,
     /// At least one.
-    pub addresses: Vec<IpAddr>,
+    pub addresses: Vec<ZonedAddress>,
 }
 
 impl Resolve {
@@ -131,6 +132,7 @@ pub(super) fn network(
     let proxy = proxy::proxy(settings, problems);
     let resolve = resolve(settings, urls, proxy.as_ref(), problems);
     check_families(settings, ip_version, urls, problems);
+    check_zones(settings, &resolve, urls, problems);
     check_unix(settings, problems);
     for flag in ["--unix-socket", "--proxy"] {
         if settings.given(flag) && !settings.given("--url") {
@@ -273,9 +275,45 @@ fn resolve_item(item: &str) -> Option<Resolve> {
 }
 
 /// An address, with brackets or without.
-fn address(text: &str) -> Option<IpAddr> {
+fn address(text: &str) -> Option<ZonedAddress> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-    bare.unwrap_or(text).parse().ok()
+    ZonedAddress::read(bare.unwrap_or(text))
+}
+
+/// A link-local address says on which interface it is, unless all connections are bound to one.
+fn check_zones(
+    settings: &Settings,
+    resolve: &[Resolve],
+    urls: &[TargetUrl],
+    problems: &mut Problems,
+) {
+    if settings.given("--interface") || settings.given("--unix-socket") {
+        return;
+    }
+    let mut check = |flag: &str, address: &ZonedAddress, right: &str| {
+        if address.lacks_zone() {
+            problems.push(format!(
+                "{flag} {address} is link-local, so that it must say on which network interface; write {right}, or give --interface (`ip link` lists them)"
+            ));
+        }
+    };
+    for url in urls.iter().filter(|_| !settings.given("--proxy")) {
+        let elsewhere = |entry: &Resolve| entry.is_for(&url.host, url.port);
+        if let Ok(ip) = url.host.parse()
+            && !resolve.iter().any(elsewhere)
+        {
+            let zone = url.zone.clone();
+            let right = format!("[{ip}%25eth0]");
+            check("--url", &ZonedAddress { ip, zone }, &right);
+        }
+    }
+    let local = settings.list("--local-address").iter();
+    for address in local.filter_map(|text| address(text)) {
+        check("--local-address", &address, &format!("{}%eth0", address.ip));
+    }
+    for address in resolve.iter().flat_map(|entry| &entry.addresses) {
+        check("--resolve", address, &format!("{}%eth0", address.ip));
+    }
 }
 
 /// A literal address in a URL, and a local one, must be of the family that is asked for.
@@ -289,7 +327,7 @@ fn check_families(
         .iter()
         .filter_map(|url| url.host.parse::<IpAddr>().ok());
     let local = settings.list("--local-address").iter();
-    let local = local.filter_map(|text| address(text));
+    let local = local.filter_map(|text| address(text)).map(|found| found.ip);
     let name = |flag, address| (flag, address);
     let all = literal
         .map(|address| name("--url", address))
@@ -332,21 +370,21 @@ fn check_unix(settings: &Settings, problems: &mut Problems) {
     }
 }
 
-fn local_addresses(settings: &Settings, problems: &mut Problems) -> Vec<IpAddr> {
+fn local_addresses(settings: &Settings, problems: &mut Problems) -> Vec<ZonedAddress> {
     let mut all = Vec::new();
     for item in settings.list("--local-address") {
         match address(item) {
             Some(address) if all.contains(&address) => {
                 problems.push(format!("--local-address names {address} twice"));
             }
-            Some(address) if address.is_unspecified() || address.is_multicast() => {
+            Some(address) if address.ip.is_unspecified() || address.ip.is_multicast() => {
                 problems.push(format!(
                     "--local-address {address} is no address of one machine; give one that this machine has"
                 ));
             }
             Some(address) => all.push(address),
             None => problems.push(format!(
-                "--local-address {item:?} is no IP address; give addresses of this machine, such as 10.0.0.1,10.0.0.2"
+                "--local-address {item:?} is no IP address; give addresses of this machine, such as 10.0.0.1,10.0.0.2 or, where they are link-local, fe80::1%eth0"
             )),
         }
     }
@@ -397,7 +435,8 @@ pub(super) fn echo(plan: &NetworkPlan, settings: &Settings) -> Vec<(&'static str
         all.push(("endpoint.resolve", json!(settings.list("--resolve"))));
     }
     if !plan.local_addresses.is_empty() {
-        all.push(("endpoint.local_addresses", json!(plan.local_addresses)));
+        let shown = plan.local_addresses.iter().map(ToString::to_string);
+        all.push(("endpoint.local_addresses", json!(shown.collect::<Vec<_>>())));
     }
     if let Some(proxy) = &plan.proxy {
         all.push(("endpoint.proxy", json!(proxy.shown())));

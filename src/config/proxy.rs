@@ -17,6 +17,8 @@ use super::url;
 pub struct ProxyPlan {
     /// Name or literal address without brackets.
     pub host: String,
+    /// Interface that a link-local address is on.
+    pub zone: Option<String>,
     /// 1..=65535.
     pub port: u16,
     /// Value of `Proxy-Authorization`.
@@ -72,9 +74,13 @@ fn read(given: &str) -> Result<ProxyPlan, String> {
         return Err("has a path; write http://HOST:PORT".to_owned());
     }
     let joined = url::join(&format!("http://{place}"), "/")?;
-    let has_port = place.strip_prefix(&url::bracketed(&joined.host)) != Some("");
+    let has_port = match place.rsplit_once(']') {
+        Some((_, after)) => !after.is_empty(),
+        None => place != joined.host,
+    };
     Ok(ProxyPlan {
         host: joined.host,
+        zone: joined.zone,
         // curl's default port of a proxy.
         port: if has_port { joined.port } else { 1_080 },
         authorization: user.map(basic).transpose()?,
@@ -89,7 +95,7 @@ fn basic(user: &str) -> Result<String, String> {
     Ok(format!("Basic {encoded}"))
 }
 
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+pub(super) fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut out: Vec<u8> = parts.next()?.bytes().collect();
     for part in parts {
@@ -117,6 +123,7 @@ mod tests {
         ] {
             let expected = ProxyPlan {
                 host: host.to_owned(),
+                zone: None,
                 port,
                 authorization: authorization.map(str::to_owned),
             };
@@ -133,6 +140,9 @@ mod tests {
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        let zoned = read("http://[fe80::1%25eth0]").unwrap();
+        assert_eq!((zoned.host.as_str(), zoned.port), ("fe80::1", 1_080));
+        assert_eq!(zoned.zone.as_deref(), Some("eth0"));
         let plan = read("http://user:secret@p:1").unwrap();
         assert!(!format!("{plan:?}{}", plan.shown()).contains("secret"));
     }

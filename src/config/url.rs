@@ -2,7 +2,7 @@
 //!
 //! In: `--url` and the endpoint's path. Out: [`TargetUrl`]. Never: resolves a name.
 
-use std::net::Ipv6Addr;
+use super::zone;
 
 /// One request URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct TargetUrl {
     pub tls: bool,
     /// Host name or literal address without brackets.
     pub host: String,
+    /// Interface that a link-local address is on: of this machine alone, so that no server is told (RFC 6874 section 4).
+    pub zone: Option<String>,
     /// 1..=65535.
     pub port: u16,
     /// Origin-form request target: joined path and query, begins with `/`.
@@ -72,7 +74,7 @@ pub fn join(url: &str, path: &str) -> Result<TargetUrl, String> {
             "has a user name before the host; give the key with --api-key or --header".to_owned(),
         );
     }
-    let (host, port) = authority_parts(authority)?;
+    let (host, zone, port) = authority_parts(authority)?;
     let port = match port {
         None => {
             if tls {
@@ -95,21 +97,22 @@ pub fn join(url: &str, path: &str) -> Result<TargetUrl, String> {
     Ok(TargetUrl {
         tls,
         host,
+        zone,
         port,
         target: target(base_path, base_query, path),
         base: format!("{scheme}://{authority}{base_path}"),
     })
 }
 
-/// Host without brackets, and the port's text.
-fn authority_parts(authority: &str) -> Result<(String, Option<&str>), String> {
+/// Host without brackets, its zone, and the port's text.
+type Authority<'a> = (String, Option<String>, Option<&'a str>);
+
+fn authority_parts(authority: &str) -> Result<Authority<'_>, String> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest
             .split_once(']')
             .ok_or_else(|| "has a bracket that is not closed; write [::1]".to_owned())?;
-        if host.parse::<Ipv6Addr>().is_err() {
-            return Err(format!("has [{host}], which is no IPv6 address"));
-        }
+        let address = zone::of_url(host)?;
         let port = match after.strip_prefix(':') {
             Some(port) => Some(port),
             None if after.is_empty() => None,
@@ -119,7 +122,9 @@ fn authority_parts(authority: &str) -> Result<(String, Option<&str>), String> {
                 ));
             }
         };
-        return Ok((host.to_owned(), port));
+        // As it was written, but for the zone.
+        let host = host.split('%').next().unwrap_or(host);
+        return Ok((host.to_owned(), address.zone, port));
     }
     let (host, port) = match authority.split_once(':') {
         Some((_, port)) if port.contains(':') => {
@@ -139,7 +144,7 @@ fn authority_parts(authority: &str) -> Result<(String, Option<&str>), String> {
             "has {bad:?} in its host; use letters, digits, dots and hyphens"
         ));
     }
-    Ok((host.to_owned(), port))
+    Ok((host.to_owned(), None, port))
 }
 
 /// Nothing is added when the base already ends with the path, and a `v1/` is not doubled. Queries of both are kept.

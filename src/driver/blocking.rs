@@ -40,10 +40,20 @@ impl Blocking {
         for (at, &address) in addresses.iter().enumerate() {
             let untried = u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
             let share = left(until)? / untried;
-            let (socket, target) = sockets.open(address)?;
-            match socket.connect_timeout(&target, share.max(Duration::from_millis(1))) {
-                Ok(()) => return Ok(Blocking { socket, until }),
-                Err(error) => last = error,
+            let mut tries = sockets.tries(address);
+            loop {
+                let opened = sockets.open(address, &mut tries);
+                let outcome = opened.and_then(|(socket, target)| {
+                    socket.connect_timeout(&target, share.max(Duration::from_millis(1)))?;
+                    Ok(socket)
+                });
+                match outcome {
+                    Ok(socket) => return Ok(Blocking { socket, until }),
+                    Err(error) => last = error,
+                }
+                if !tries.go_on(&last) {
+                    break;
+                }
             }
         }
         Err(last)

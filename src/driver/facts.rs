@@ -4,17 +4,21 @@
 //! cannot read for a limit.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::Path;
+
+use taken::Ports;
+
+mod taken;
+
+pub use taken::{Taken, Way};
 
 /// Where the kernel tells of itself.
 pub(super) const PROC: &str = "/proc";
 
 /// `CAP_IPC_LOCK`: who has it may lock any amount of memory.
 const IPC_LOCK: u32 = 14;
-
-/// Sockets in `TIME_WAIT`, as `/proc/net/tcp` writes it.
-const TIME_WAIT: &str = "06";
 
 /// Limits of this machine and this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +27,12 @@ pub struct Facts {
     pub ports: Option<(u16, u16)>,
     /// Ports in that range that it gives to none.
     pub reserved: u64,
-    /// Of a destination: local ports that are in use towards it.
-    pub held: Vec<(SocketAddr, u64)>,
+    /// Of each way that was asked about: local ports that it cannot have.
+    pub taken: Vec<(Way, Taken)>,
+    /// Where a port in `TIME_WAIT` can be used again.
+    pub reuse: Reuse,
+    /// Sockets that may be in `TIME_WAIT`; beyond that one ends at once.
+    pub most_resting: Option<u64>,
     /// Connections in the firewall's table, and the most it holds.
     pub tracked: Option<(u64, u64)>,
     /// Bytes of memory that this process may lock; none where nothing limits it.
@@ -36,18 +44,25 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads them below `root`, which is `/proc`; `destinations` are addresses that a load goes to.
+    /// Reads them below `root`, which is `/proc`; `ways` are those that a load goes.
     #[must_use]
-    pub fn read(root: &Path, destinations: &[SocketAddr]) -> Facts {
-        let ports = port_range(root);
-        let held = destinations
-            .iter()
-            .map(|&to| (to, ports_held(root, to, ports)));
+    pub fn read(root: &Path, ways: &[Way]) -> Facts {
+        let range = port_range(root);
+        let ports = range.map(|(low, high)| low..=high);
+        let reserved = ports.as_ref().map(|ports| reserved(root, ports));
+        let reuse = Reuse::read(root);
+        let taken = ports.iter().zip(&reserved).flat_map(|(ports, reserved)| {
+            let again = |to| reuse.is_for(to);
+            taken::taken(root, ways, ports, reserved, again)
+        });
+        let taken = ways.iter().copied().zip(taken).collect();
         let pair = |used, most| Some((number(root, used)?, number(root, most)?));
         Facts {
-            ports,
-            reserved: reserved(root, ports),
-            held: held.collect(),
+            ports: range,
+            reserved: reserved.map_or(0, |reserved| reserved.count()),
+            taken,
+            reuse,
+            most_resting: number(root, "sys/net/ipv4/tcp_max_tw_buckets"),
             tracked: pair(
                 "sys/net/netfilter/nf_conntrack_count",
                 "sys/net/netfilter/nf_conntrack_max",
@@ -60,8 +75,42 @@ impl Facts {
 
     /// Those of this process, now.
     #[must_use]
-    pub fn here(destinations: &[SocketAddr]) -> Facts {
-        Facts::read(PROC.as_ref(), destinations)
+    pub fn here(ways: &[Way]) -> Facts {
+        Facts::read(PROC.as_ref(), ways)
+    }
+}
+
+/// Where a port in `TIME_WAIT` can be used again, a second after it came to be so (`net.ipv4.tcp_tw_reuse`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// Nowhere.
+    Never,
+    /// Towards this machine's loopback addresses, as Linux has it by default.
+    #[default]
+    Loopback,
+    /// Towards every address.
+    Always,
+}
+
+impl Reuse {
+    fn read(root: &Path) -> Reuse {
+        // The kernel tells an old segment from a new one by its time stamp.
+        let stamps = number(root, "sys/net/ipv4/tcp_timestamps");
+        match (number(root, "sys/net/ipv4/tcp_tw_reuse"), stamps) {
+            (_, Some(0)) | (Some(0), _) => Reuse::Never,
+            (Some(1), _) => Reuse::Always,
+            _ => Reuse::Loopback,
+        }
+    }
+
+    /// It can, towards `to`.
+    #[must_use]
+    pub fn is_for(self, to: IpAddr) -> bool {
+        match self {
+            Reuse::Never => false,
+            Reuse::Loopback => to.to_canonical().is_loopback(),
+            Reuse::Always => true,
+        }
     }
 }
 
@@ -79,56 +128,20 @@ fn number(root: &Path, path: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// `8080,9000-9010`.
-fn reserved(root: &Path, ports: Option<(u16, u16)>) -> u64 {
+/// Those of `ports` that `8080,9000-9010` names.
+fn reserved(root: &Path, ports: &RangeInclusive<u16>) -> Ports {
     let text = fs::read_to_string(root.join("sys/net/ipv4/ip_local_reserved_ports"));
-    let (Ok(text), Some((low, high))) = (text, ports) else {
-        return 0;
-    };
+    let text = text.unwrap_or_default();
+    let mut all = Ports::new();
     let spans = text.trim().split(',').filter_map(|span| {
         let (first, last) = span.split_once('-').unwrap_or((span, span));
         Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
     });
-    let inside = spans.map(|(first, last)| {
-        let (first, last) = (first.max(low), last.min(high));
-        u64::from((last + 1).saturating_sub(first))
-    });
-    inside.sum()
-}
-
-/// Local ports of the range that are in use towards `to`. On this machine itself a port in `TIME_WAIT` can be used again.
-fn ports_held(root: &Path, to: SocketAddr, ports: Option<(u16, u16)>) -> u64 {
-    let (file, remote) = match to.ip() {
-        IpAddr::V4(ip) => ("net/tcp", words(&ip.octets())),
-        IpAddr::V6(ip) => ("net/tcp6", words(&ip.octets())),
-    };
-    let remote = format!("{remote}:{:04X}", to.port());
-    let (Ok(text), Some((low, high))) = (fs::read_to_string(root.join(file)), ports) else {
-        return 0;
-    };
-    let held = text.lines().skip(1).filter(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (Some(local), Some(other), Some(state)) = (fields.next(), fields.next(), fields.next())
-        else {
-            return false;
-        };
-        let port = local
-            .rsplit_once(':')
-            .and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
-        other == remote
-            && port.is_some_and(|port| (low..=high).contains(&port))
-            && !(state == TIME_WAIT && to.ip().is_loopback())
-    });
-    held.count() as u64
-}
-
-/// An address as the kernel prints it: words of four bytes, each as this machine reads it.
-fn words(octets: &[u8]) -> String {
-    let words = octets.chunks_exact(4).map(|word| {
-        let word = [word[0], word[1], word[2], word[3]];
-        format!("{:08X}", u32::from_ne_bytes(word))
-    });
-    words.collect()
+    for (first, last) in spans {
+        let inside = first.max(*ports.start())..=last.min(*ports.end());
+        inside.for_each(|port| all.insert(port));
+    }
+    all
 }
 
 /// What may be locked; none for those that nothing limits.

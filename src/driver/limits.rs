@@ -3,32 +3,73 @@
 //! In: what a run needs, and what the machine allows. Out: refusals and warnings, each with the number that is needed and how to set it.
 //! Never: asks the machine, or lets a run begin that must fail for a limit.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::facts::Facts;
+use super::facts::{Facts, Way};
+
+mod ports;
 
 /// Part of a limit that is near it: nine tenths.
 const NEAR: (u64, u64) = (9, 10);
 
-/// The lowest port that may be given to connections.
-const LOWEST_PORT: u64 = 1_024;
-
-/// One past the highest port.
-const PORTS_END: u64 = 65_536;
-
 /// What a run needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
     /// The most connections at once.
     pub connections: u64,
-    /// Of those, the most to each destination.
-    pub destinations: Vec<(SocketAddr, u64)>,
+    /// Where they go.
+    pub destinations: Vec<Destination>,
+    /// Addresses of this machine that they come from, in turn; the system chooses when empty.
+    pub sources: Vec<IpAddr>,
+    /// Ports that the workers listen on for themselves, which no connection gets then: to begin with the kernel's stamps each keeps one.
+    pub own_ports: u64,
     /// Both ends of each connection are in this process.
     pub both_ends: bool,
     /// All connections are opened at once.
     pub at_once: bool,
     /// Bytes of memory that the workers' rings lock.
     pub locked: u64,
+}
+
+impl Needs {
+    /// Every way that connections go.
+    #[must_use]
+    pub fn ways(&self) -> Vec<Way> {
+        let all = self.destinations.iter();
+        all.flat_map(|destination| self.ways_to(destination.to))
+            .collect()
+    }
+
+    /// The ways to one server.
+    fn ways_to(&self, to: SocketAddr) -> Vec<Way> {
+        let same = |from: &&IpAddr| from.is_ipv4() == to.is_ipv4();
+        let from: Vec<_> = self.sources.iter().filter(same).copied().collect();
+        if from.is_empty() {
+            return vec![Way { from: None, to }];
+        }
+        let from = from.into_iter().map(Some);
+        from.map(|from| Way { from, to }).collect()
+    }
+}
+
+/// A server's address, and what a run does there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Destination {
+    /// The address.
+    pub to: SocketAddr,
+    /// The most connections to it at once.
+    pub connections: u64,
+    /// Each request has a connection of its own, which the client closes; `None` where connections are kept.
+    pub closing: Option<Closing>,
+}
+
+/// Connections that are closed, each of which leaves its port in `TIME_WAIT`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Closing {
+    /// The most a second, where something bounds them.
+    pub per_second: Option<f64>,
+    /// In all, likewise.
+    pub count: Option<u64>,
 }
 
 /// A limit that matters.
@@ -44,8 +85,8 @@ pub enum Finding {
 #[must_use]
 pub fn judge(needs: &Needs, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for &(to, connections) in &needs.destinations {
-        findings.extend(ports(to, connections, facts));
+    for destination in &needs.destinations {
+        findings.extend(ports::judge(needs, destination, facts));
     }
     findings.extend(tracked(needs, facts));
     findings.extend(files(needs, facts));
@@ -63,38 +104,6 @@ fn weigh(needed: u64, free: u64, text: impl FnOnce() -> String) -> Option<Findin
     } else {
         None
     }
-}
-
-fn ports(to: SocketAddr, connections: u64, facts: &Facts) -> Option<Finding> {
-    let (low, high) = facts.ports?;
-    let held = facts.held.iter().find(|(other, _)| *other == to);
-    let held = held.map_or(0, |&(_, count)| count);
-    let range = u64::from(high - low) + 1;
-    let free = range.saturating_sub(facts.reserved + held);
-    weigh(connections, free, || {
-        let remedy = match (PORTS_END - LOWEST_PORT)
-            .checked_sub(connections + facts.reserved + held)
-        {
-            Some(_) => {
-                let first =
-                    (u64::from(high) + 1).saturating_sub(connections + facts.reserved + held);
-                let (first, last) = if first >= LOWEST_PORT {
-                    (first.min(u64::from(low)), u64::from(high))
-                } else {
-                    (LOWEST_PORT, PORTS_END - 1)
-                };
-                format!(
-                    "sysctl -w net.ipv4.ip_local_port_range=\"{first} {last}\", or give the server more addresses with several --url"
-                )
-            }
-            None => "no range holds so many: give the server more addresses with several --url"
-                .to_owned(),
-        };
-        format!(
-            "{connections} connections to {to} need as many local ports, and {free} are free ({low} to {high}, less {held} in use and {} reserved): {remedy}",
-            facts.reserved
-        )
-    })
 }
 
 fn tracked(needs: &Needs, facts: &Facts) -> Option<Finding> {

@@ -7,7 +7,7 @@
 )]
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 pub struct SocketOptions {
     /// All connections go to this socket of the file system, whatever address is asked for.
     pub unix_path: Option<PathBuf>,
-    /// Connections come from these addresses, in turn among those of the family asked for. Empty: the system chooses.
-    pub local_addresses: Vec<IpAddr>,
+    /// Connections come from these addresses, in turn among those of the family asked for; the ports are 0, and the interface of a link-local one
+    /// is its scope. Empty: the system chooses.
+    pub local_addresses: Vec<SocketAddr>,
     /// They are bound to this network interface.
     pub interface: Option<String>,
     /// Small segments wait for acknowledgements (no `TCP_NODELAY`).
@@ -66,28 +67,29 @@ impl SocketOptions {
             }
         }
         for &local in &self.local_addresses {
+            let shown = shown(&local);
             let one = SocketOptions {
                 local_addresses: vec![local],
                 interface: None,
                 ..self.clone()
             };
-            Sockets::new(&Arc::new(one)).open(any_of(local)).map_err(|error| {
+            Sockets::new(&Arc::new(one)).open_from(local, 0).map_err(|error| {
                 RefusedOption(format!(
-                    "--local-address {local}: {error}; give an address that this machine has (`ip address` lists them)"
+                    "--local-address {shown}: {error}; give an address that this machine has (`ip address` lists them)"
                 ))
             })?;
             // Without this an address of another family would never be used, in silence.
             let used = addresses.iter().any(|a| a.is_ipv4() == local.is_ipv4());
             if !used && !addresses.is_empty() {
                 return Err(RefusedOption(format!(
-                    "--local-address {local}: no server's address is of its IP version; leave it out"
+                    "--local-address {shown}: no server's address is of its IP version; leave it out"
                 )));
             }
         }
         let place = addresses.first().copied();
-        let place = place.unwrap_or_else(|| any_of(IpAddr::from([127, 0, 0, 1])));
+        let place = place.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let (socket, _) = Sockets::new(&Arc::new(self.clone()))
-            .open(place)
+            .open_from(place, 0)
             .map_err(|error| self.blame(&error))?;
         let given = |asked: Option<usize>, given: io::Result<usize>| asked.and(given.ok());
         Ok(GivenBuffers {
@@ -119,9 +121,12 @@ impl SocketOptions {
     }
 }
 
-/// Port 0 of a local address's family, to which nobody connects.
-fn any_of(local: IpAddr) -> SocketAddr {
-    SocketAddr::new(local, 0)
+/// A local address without its port.
+fn shown(local: &SocketAddr) -> String {
+    match local {
+        SocketAddr::V6(v6) if v6.scope_id() > 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        _ => local.ip().to_string(),
+    }
 }
 
 #[cfg(unix)]
@@ -133,6 +138,25 @@ fn is_socket(found: &std::fs::Metadata) -> bool {
 #[cfg(not(unix))]
 fn is_socket(_: &std::fs::Metadata) -> bool {
     false
+}
+
+/// A local address has no port left, or is gone: another may be better off.
+pub(super) fn is_out_of_ports(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
+/// Local addresses that a connection is still to be tried from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tries {
+    nth: usize,
+    left: usize,
+}
+
+impl Tries {
+    /// The latest failed for want of a port, and another local address is untried.
+    pub(super) fn go_on(&self, error: &io::Error) -> bool {
+        self.left > 0 && is_out_of_ports(error)
+    }
 }
 
 /// Makes the sockets of one worker.
@@ -156,8 +180,49 @@ impl Sockets {
         self.options.unix_path.is_some()
     }
 
-    /// A socket towards `address`, bound where that is wished, and what it is to connect to.
-    pub(super) fn open(&mut self, address: SocketAddr) -> io::Result<(Socket, SockAddr)> {
+    /// A new connection to `address` will be tried from these local addresses. Connections take turns in which is the first.
+    pub(super) fn tries(&mut self, address: SocketAddr) -> Tries {
+        let count = self.fitting(address).count();
+        let nth = self.turn;
+        if count > 0 {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        Tries {
+            nth,
+            left: count.max(1),
+        }
+    }
+
+    /// Local addresses of the family of `address`; none for a socket of the file system.
+    fn fitting(&self, address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
+        let local = match &self.options.unix_path {
+            Some(_) => &[][..],
+            None => &self.options.local_addresses,
+        };
+        let same = move |local: &SocketAddr| local.is_ipv4() == address.is_ipv4();
+        local.iter().copied().filter(same)
+    }
+
+    /// A socket towards `address`, bound where that is wished, and what it is to connect to. One that cannot be bound for want of ports
+    /// is made from the next local address.
+    pub(super) fn open(
+        &self,
+        address: SocketAddr,
+        tries: &mut Tries,
+    ) -> io::Result<(Socket, SockAddr)> {
+        loop {
+            let outcome = self.open_from(address, tries.nth);
+            tries.nth = tries.nth.wrapping_add(1);
+            tries.left = tries.left.saturating_sub(1);
+            match outcome {
+                Err(error) if tries.go_on(&error) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The same from the `nth` local address, counted round and round.
+    fn open_from(&self, address: SocketAddr, nth: usize) -> io::Result<(Socket, SockAddr)> {
         let options = &self.options;
         if let Some(path) = &options.unix_path {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -172,15 +237,10 @@ impl Sockets {
         if let Some(interface) = &options.interface {
             bind_to_interface(&socket, interface)?;
         }
-        let of_family = |local: &&IpAddr| local.is_ipv4() == address.is_ipv4();
-        let count = options.local_addresses.iter().filter(of_family).count();
-        if count > 0 {
-            let mut fitting = options.local_addresses.iter().filter(of_family);
-            if let Some(&local) = fitting.nth(self.turn % count) {
-                choose_port_late(&socket);
-                socket.bind(&SocketAddr::new(local, 0).into())?;
-            }
-            self.turn = self.turn.wrapping_add(1);
+        let count = self.fitting(address).count();
+        if let Some(local) = self.fitting(address).nth(nth % count.max(1)) {
+            choose_port_late(&socket);
+            socket.bind(&local.into())?;
         }
         self.acknowledge_quickly(&socket);
         Ok((socket, address.into()))
@@ -248,7 +308,10 @@ mod tests {
         let mut sockets = Sockets::new(&Arc::new(options));
         let address = address.parse().expect("an address");
         (0..count)
-            .map(|_| sockets.open(address).expect("a socket").0)
+            .map(|_| {
+                let mut tries = sockets.tries(address);
+                sockets.open(address, &mut tries).expect("a socket").0
+            })
             .collect()
     }
 
@@ -297,7 +360,7 @@ mod tests {
         if !has_ipv6() {
             return;
         }
-        let locals = ["127.0.0.2", "::1", "127.0.0.3"];
+        let locals = ["127.0.0.2:0", "[::1]:0", "127.0.0.3:0"];
         let options = SocketOptions {
             local_addresses: locals.iter().map(|text| text.parse().unwrap()).collect(),
             ..SocketOptions::default()
@@ -320,7 +383,7 @@ mod tests {
             .collect();
         assert_eq!(options.reachable(&both), both);
         let one = SocketOptions {
-            local_addresses: vec!["::1".parse().unwrap()],
+            local_addresses: vec!["[::1]:0".parse().unwrap()],
             ..SocketOptions::default()
         };
         assert_eq!(one.reachable(&both), both[1..]);
@@ -332,13 +395,60 @@ mod tests {
     }
 
     #[test]
+    fn each_local_address_is_tried_once_whatever_others_take_meanwhile() {
+        let locals = ["127.0.0.2", "127.0.0.3", "127.0.0.4", "::1"];
+        let local = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
+        let options = SocketOptions {
+            local_addresses: locals.iter().map(|ip| local(ip)).collect(),
+            ..SocketOptions::default()
+        };
+        let mut sockets = Sockets::new(&Arc::new(options));
+        let to = "127.0.0.1:1".parse().unwrap();
+        let gone = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let mut all = [sockets.tries(to), sockets.tries(to)];
+        let mut from = [Vec::new(), Vec::new()];
+        for _ in 0..3 {
+            for (tries, from) in all.iter_mut().zip(&mut from) {
+                assert!(from.is_empty() || tries.go_on(&gone));
+                let (socket, _) = sockets.open(to, tries).unwrap();
+                let end = socket.local_addr().unwrap().as_socket().unwrap();
+                from.push(end.ip().to_string());
+            }
+        }
+        assert_eq!(from[0], locals[..3]);
+        assert_eq!(from[1], ["127.0.0.3", "127.0.0.4", "127.0.0.2"]);
+        assert!(!all[0].go_on(&gone));
+        assert!(
+            !sockets
+                .tries(to)
+                .go_on(&io::ErrorKind::ConnectionRefused.into())
+        );
+        assert_eq!(Sockets::new(&Arc::default()).tries(to).left, 1);
+    }
+
+    #[test]
+    fn a_local_address_that_is_gone_is_passed_over() {
+        let options = SocketOptions {
+            local_addresses: vec![
+                "192.0.2.1:0".parse().unwrap(),
+                "127.0.0.2:0".parse().unwrap(),
+            ],
+            ..SocketOptions::default()
+        };
+        for socket in opened(options, "127.0.0.1:1", 3) {
+            let end = socket.local_addr().unwrap().as_socket().unwrap();
+            assert_eq!(end.ip().to_string(), "127.0.0.2");
+        }
+    }
+
+    #[test]
     fn what_the_machine_does_not_grant_is_named() {
         let of = |change: fn(&mut SocketOptions)| {
             let mut options = SocketOptions::default();
             change(&mut options);
             options.try_out(&[]).unwrap_err().to_string()
         };
-        let text = of(|o| o.local_addresses = vec!["192.0.2.1".parse().unwrap()]);
+        let text = of(|o| o.local_addresses = vec!["192.0.2.1:0".parse().unwrap()]);
         assert!(text.starts_with("--local-address 192.0.2.1: "), "{text}");
         let text = of(|o| o.interface = Some("none".to_owned()));
         assert!(text.starts_with("--interface none: "), "{text}");

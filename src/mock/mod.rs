@@ -32,7 +32,10 @@ mod serve;
 mod tests;
 #[cfg(any(test, not(target_os = "linux")))]
 mod threads;
+mod told;
 mod wording;
+
+pub use told::read_requests;
 
 use connection::{Shared, Tally};
 #[cfg(target_os = "linux")]

@@ -45,7 +45,7 @@ pub(super) struct Reach {
 pub(super) fn reach(plan: &Plan, addresses: &[SocketAddr]) -> Result<Reach, RunError> {
     let (plan, network) = (&plan.workers, &plan.endpoint.network);
     let unix = network.unix_socket.is_some();
-    let sockets = names::socket_options(network);
+    let sockets = names::socket_options(network)?;
     let buffers = sockets.try_out(if unix { &[] } else { addresses })?;
     let choice = match plan.driver {
         DriverKind::Auto => Choice::Auto,

@@ -36,6 +36,7 @@ mod watch;
 mod watched;
 mod workers;
 mod workload;
+mod zones;
 
 use cores::Cores;
 use feeder::FedTally;
@@ -82,6 +83,20 @@ pub enum RunError {
         host: String,
         /// Why.
         source: std::io::Error,
+    },
+    /// A link-local address is on an interface that is not there.
+    #[error(
+        "{flag} {address}: this machine has no network interface {zone} with IPv6; it has {known}"
+    )]
+    Zone {
+        /// Which flag has it.
+        flag: &'static str,
+        /// The address, with its zone.
+        address: String,
+        /// The zone.
+        zone: String,
+        /// Interfaces with IPv6.
+        known: String,
     },
     /// A host name has no address of the version asked for.
     #[error("--ip-version {1}: {0} has no such address; leave the flag out, or correct the name")]

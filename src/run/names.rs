@@ -4,22 +4,29 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use crate::config::{EndpointPlan, IpVersion, NetworkPlan};
+use crate::config::{EndpointPlan, IpVersion, NetworkPlan, TargetUrl, ZonedAddress};
 use crate::driver::SocketOptions;
 
 use super::RunError;
+use super::zones;
 
 /// What sockets are to be like.
-pub(super) fn socket_options(plan: &NetworkPlan) -> SocketOptions {
-    SocketOptions {
+///
+/// # Errors
+///
+/// A local address is on an interface that is not there.
+pub(super) fn socket_options(plan: &NetworkPlan) -> Result<SocketOptions, RunError> {
+    let local = plan.local_addresses.iter();
+    let local = local.map(|address| zones::place(address, 0, "--local-address"));
+    Ok(SocketOptions {
         unix_path: plan.unix_socket.clone(),
-        local_addresses: plan.local_addresses.clone(),
+        local_addresses: local.collect::<Result<_, _>>()?,
         interface: plan.interface.clone(),
         nagle: plan.nagle,
         quick_ack: plan.quick_ack,
         receive_buffer_bytes: plan.receive_buffer_bytes,
         send_buffer_bytes: plan.send_buffer_bytes,
-    }
+    })
 }
 
 /// Where connections for each URL go.
@@ -34,58 +41,90 @@ pub(super) fn addresses(endpoint: &EndpointPlan) -> Result<Vec<Vec<SocketAddr>>,
         let placeholder = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         return Ok(vec![vec![placeholder]; endpoint.urls.len()]);
     }
+    let usable = socket_options(network)?;
+    let urls = endpoint.urls.iter();
+    urls.map(|url| of_url(network, &usable, url)).collect()
+}
+
+/// The same during the run, but for names that have no address any more: their lists are empty.
+pub(super) fn still(endpoint: &EndpointPlan) -> Vec<Vec<SocketAddr>> {
+    let network = &endpoint.network;
     let usable = socket_options(network);
-    let urls = endpoint.urls.iter().map(|url| {
-        let (host, port, flag, shown) = match &network.proxy {
-            Some(proxy) => (&proxy.host, proxy.port, "--proxy", proxy.shown()),
-            None => (&url.host, url.port, "--url", url.base.clone()),
-        };
-        let refused = |source| RunError::Resolve {
-            flag,
-            url: shown.clone(),
-            host: host.clone(),
-            source,
-        };
-        let found = lookup(network, host, port).map_err(refused)?;
-        if found.is_empty() {
-            return Err(refused(std::io::ErrorKind::NotFound.into()));
+    let of = |url| of_url(network, usable.as_ref().ok()?, url).ok();
+    let urls = endpoint.urls.iter();
+    urls.map(|url| of(url).unwrap_or_default()).collect()
+}
+
+fn of_url(
+    network: &NetworkPlan,
+    usable: &SocketOptions,
+    url: &TargetUrl,
+) -> Result<Vec<SocketAddr>, RunError> {
+    let (host, zone, port, flag, shown) = match &network.proxy {
+        Some(proxy) => (
+            &proxy.host,
+            &proxy.zone,
+            proxy.port,
+            "--proxy",
+            proxy.shown(),
+        ),
+        None => (&url.host, &url.zone, url.port, "--url", url.base.clone()),
+    };
+    let refused = |source| RunError::Resolve {
+        flag,
+        url: shown.clone(),
+        host: host.clone(),
+        source,
+    };
+    let found = match given(network, host, zone.as_ref(), port) {
+        Some((addresses, named)) => {
+            let flag = named.unwrap_or(flag);
+            let places = addresses.iter().map(|a| zones::place(a, port, flag));
+            places.collect::<Result<Vec<_>, _>>()?
         }
-        let version = network.ip_version;
-        let found: Vec<_> = found
-            .into_iter()
-            .filter(|address| version.holds(&address.ip()))
-            .collect();
-        if found.is_empty() {
-            let version = if version == IpVersion::V4 { 4 } else { 6 };
-            return Err(RunError::IpVersion(host.clone(), version));
-        }
-        let found = usable.reachable(&found);
-        if found.is_empty() {
-            return Err(RunError::LocalAddress(host.clone()));
-        }
-        Ok(found)
-    });
-    urls.collect()
+        None => (host.as_str(), port)
+            .to_socket_addrs()
+            .map_err(refused)?
+            .collect(),
+    };
+    let found = in_turn(&found);
+    if found.is_empty() {
+        return Err(refused(std::io::ErrorKind::NotFound.into()));
+    }
+    let version = network.ip_version;
+    let found: Vec<_> = found
+        .into_iter()
+        .filter(|address| version.holds(&address.ip()))
+        .collect();
+    if found.is_empty() {
+        let version = if version == IpVersion::V4 { 4 } else { 6 };
+        return Err(RunError::IpVersion(host.clone(), version));
+    }
+    let found = usable.reachable(&found);
+    if found.is_empty() {
+        return Err(RunError::LocalAddress(host.clone()));
+    }
+    Ok(found)
+}
+
+/// Addresses that need no look-up: those of `--resolve`, which is then named too, or a literal one with its zone.
+fn given(
+    network: &NetworkPlan,
+    host: &str,
+    zone: Option<&String>,
+    port: u16,
+) -> Option<(Vec<ZonedAddress>, Option<&'static str>)> {
+    let mut entries = network.resolve.iter();
+    if let Some(entry) = entries.find(|entry| entry.is_for(host, port)) {
+        return Some((entry.addresses.clone(), Some("--resolve")));
+    }
+    let ip = host.parse().ok()?;
+    let zone = zone.cloned();
+    Some((vec![ZonedAddress { ip, zone }], None))
 }
 
 /// The addresses of one name, once each, families in turn, IPv4 first: servers that listen on 127.0.0.1 alone are common, and a family
 /// that is dead costs no more than one try (RFC 8305 section 4).
-fn lookup(network: &NetworkPlan, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
-    let named = network
-        .resolve
-        .iter()
-        .find(|entry| entry.is_for(host, port));
-    let found: Vec<SocketAddr> = match named {
-        Some(entry) => entry
-            .addresses
-            .iter()
-            .map(|&ip| SocketAddr::new(ip, port))
-            .collect(),
-        None => (host, port).to_socket_addrs()?.collect(),
-    };
-    Ok(in_turn(&found))
-}
-
 fn in_turn(found: &[SocketAddr]) -> Vec<SocketAddr> {
     let of = |wanted: fn(&IpAddr) -> bool| {
         let mut fitting: Vec<SocketAddr> = Vec::new();
@@ -138,7 +177,7 @@ mod tests {
         let entry = |host: Option<&str>, port, ip: &str| Resolve {
             host: host.map(str::to_owned),
             port,
-            addresses: vec![ip.parse().unwrap()],
+            addresses: vec![ip.parse::<IpAddr>().unwrap().into()],
         };
         let network = NetworkPlan {
             resolve: vec![
@@ -147,10 +186,12 @@ mod tests {
             ],
             ..NetworkPlan::default()
         };
-        let found = |host, port| lookup(&network, host, port).ok();
-        let one = |text: &str| Some(vec![text.parse().unwrap()]);
-        assert_eq!(found("no-such.invalid", 80), one("127.0.0.9:80"));
-        assert_eq!(found("anything", 81), one("[::1]:81"));
-        assert_eq!(found("127.0.0.1", 80), one("127.0.0.1:80"));
+        let found = |host: &str, port| given(&network, host, None, port);
+        let one = |text: &str, flag| Some((vec![text.parse::<IpAddr>().unwrap().into()], flag));
+        let resolve = Some("--resolve");
+        assert_eq!(found("no-such.invalid", 80), one("127.0.0.9", resolve));
+        assert_eq!(found("anything", 81), one("::1", resolve));
+        assert_eq!(found("127.0.0.1", 80), one("127.0.0.1", None));
+        assert_eq!(found("localhost", 80), None);
     }
 }

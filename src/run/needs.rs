@@ -5,8 +5,8 @@
 
 use std::net::SocketAddr;
 
-use crate::config::{Arrivals, DriverKind, Plan, UrlStrategy};
-use crate::driver::{Driver, Facts, Finding, Needs, judge, make_room};
+use crate::config::{Arrivals, ConnectionReuse, DriverKind, PhasePlan, Plan, UrlStrategy};
+use crate::driver::{Closing, Destination, Driver, Facts, Finding, Needs, judge, make_room};
 
 use super::RunError;
 use super::cores::Cores;
@@ -30,9 +30,8 @@ pub(super) fn check(
     cores: &Cores,
 ) -> Result<Vec<String>, RunError> {
     let needs = of(plan, addresses, cores.workers.len());
-    let destinations: Vec<SocketAddr> = needs.destinations.iter().map(|&(to, _)| to).collect();
     let mut warnings = Vec::new();
-    for finding in judge(&needs, &Facts::here(&destinations)) {
+    for finding in judge(&needs, &Facts::here(&needs.ways())) {
         match finding {
             Finding::Refusal(text) => return Err(RunError::Limits(text)),
             Finding::Warning(text) => warnings.push(text),
@@ -53,6 +52,33 @@ fn connections(plan: &Plan) -> u64 {
     phases.max().unwrap_or(1)
 }
 
+/// Connections that are closed, where each request has its own, as far as the plan bounds them.
+fn closing(plan: &Plan) -> Closing {
+    let per_second = |phase: &PhasePlan| match &phase.arrivals {
+        Arrivals::Rated { rate, .. } => Some(rate.most()),
+        Arrivals::Users(users) => Some(users.rate),
+        Arrivals::ClosedLoop | Arrivals::FixedSchedule => None,
+    };
+    let count = |phase: &PhasePlan| {
+        let by_time = per_second(phase).zip(phase.stop.duration);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate is positive, and the cast saturates"
+        )]
+        let by_time = by_time.map(|(rate, time)| (rate * time.0 as f64 / 1e9).ceil() as u64);
+        match (phase.stop.requests, by_time) {
+            (Some(requests), Some(by_time)) => Some(requests.min(by_time)),
+            (requests, by_time) => requests.or(by_time),
+        }
+    };
+    let rates: Option<Vec<f64>> = plan.phases.iter().map(per_second).collect();
+    Closing {
+        per_second: rates.map(|rates| rates.into_iter().fold(0.0, f64::max)),
+        count: plan.phases.iter().map(count).sum(),
+    }
+}
+
 fn of(plan: &Plan, addresses: &[Vec<SocketAddr>], workers: usize) -> Needs {
     let connections = connections(plan);
     let endpoint = &plan.endpoint;
@@ -61,20 +87,44 @@ fn of(plan: &Plan, addresses: &[Vec<SocketAddr>], workers: usize) -> Needs {
         UrlStrategy::Weighted(weights) => weights.iter().map(|&weight| u64::from(weight)).collect(),
     };
     let all: u64 = weights.iter().sum::<u64>().max(1);
-    let mut destinations: Vec<(SocketAddr, u64)> = Vec::new();
+    let closing = (endpoint.reuse == ConnectionReuse::Never).then(|| closing(plan));
+    let mut destinations: Vec<Destination> = Vec::new();
     for (to, weight) in addresses.iter().zip(weights) {
         // The first address is used as long as it answers.
         let Some(&to) = to.first() else { continue };
-        let share = (connections * weight).div_ceil(all);
-        match destinations.iter_mut().find(|(other, _)| *other == to) {
-            Some((_, count)) => *count = (*count + share).min(connections),
-            None => destinations.push((to, share)),
+        let share = |whole: u64| (whole * weight).div_ceil(all);
+        let found = destinations.iter().position(|known| known.to == to);
+        let index = found.unwrap_or(destinations.len());
+        if found.is_none() {
+            destinations.push(Destination {
+                to,
+                connections: 0,
+                closing: closing.map(|_| Closing {
+                    per_second: Some(0.0),
+                    count: Some(0),
+                }),
+            });
+        }
+        let known = &mut destinations[index];
+        known.connections = (known.connections + share(connections)).min(connections);
+        if let (Some(sum), Some(whole)) = (&mut known.closing, closing) {
+            let part = weight as f64 / all as f64;
+            let per_second = whole.per_second.map(|rate| rate * part);
+            sum.per_second = sum.per_second.zip(per_second).map(|(a, b)| a + b);
+            sum.count = sum.count.zip(whole.count).map(|(a, b)| a + share(b));
         }
     }
     let slots = plan.phases.iter().map(|phase| &phase.slots);
+    let sources = &endpoint.network.local_addresses;
     Needs {
         connections,
         destinations,
+        sources: sources.iter().map(|source| source.ip).collect(),
+        own_ports: if cfg!(target_os = "linux") {
+            workers as u64
+        } else {
+            0
+        },
         both_ends: endpoint.built_in_server,
         at_once: slots
             .clone()

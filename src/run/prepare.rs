@@ -101,7 +101,7 @@ impl Prepared {
             return Ok(None);
         };
         let plan = Arc::clone(&self.material.plan);
-        let look_up = move || names::addresses(&plan.endpoint).ok();
+        let look_up = move || names::still(&plan.endpoint);
         refresh::start(every, names, self.addresses.clone(), look_up).map(Some)
     }
 

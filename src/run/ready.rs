@@ -24,7 +24,7 @@ pub(super) fn wait(prepared: &Prepared) -> Result<(), RunError> {
         return Ok(());
     };
     let targets = prepared.targets()?;
-    let sockets = Arc::new(socket_options(&plan.endpoint.network));
+    let sockets = Arc::new(socket_options(&plan.endpoint.network)?);
     let ways = plan.endpoint.urls.iter().zip(&targets);
     let own = plan.endpoint.headers.iter();
     let own = own

@@ -60,13 +60,14 @@ pub(super) struct Refresher {
     _stop: mpsc::Sender<()>,
 }
 
-/// Starts a thread that looks up `every` so often; `first` are the addresses that workers begin with. The thread is not waited for: a
+/// Starts a thread that looks up `every` so often; `first` are the addresses that workers begin with, and a URL for which none are found
+/// keeps what it had, so that no request fails for want of an address. The thread is not waited for: a
 /// resolver may take half a minute to give up.
 pub(super) fn start(
     every: Nanos,
     published: &Arc<Published>,
     first: Lists,
-    mut look_up: impl FnMut() -> Option<Lists> + Send + 'static,
+    mut look_up: impl FnMut() -> Lists + Send + 'static,
 ) -> Result<Refresher, RunError> {
     let (stop, stopped) = mpsc::channel();
     let published = Arc::clone(published);
@@ -77,14 +78,20 @@ pub(super) fn start(
         priority::give_way();
         while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
             published.looked_up.fetch_add(1, Ordering::Relaxed);
-            match look_up() {
-                // Resolvers change the order from answer to answer; that is no change.
-                Some(found) if sorted(&found) != sorted(&known) => {
-                    known.clone_from(&found);
-                    published.publish(found);
+            let mut found = look_up();
+            let gone = found.iter().any(Vec::is_empty);
+            published
+                .failed
+                .fetch_add(u64::from(gone), Ordering::Relaxed);
+            for (list, known) in found.iter_mut().zip(&known) {
+                if list.is_empty() {
+                    list.clone_from(known);
                 }
-                Some(_) => {}
-                None => drop(published.failed.fetch_add(1, Ordering::Relaxed)),
+            }
+            // Resolvers change the order from answer to answer; that is no change.
+            if sorted(&found) != sorted(&known) {
+                known.clone_from(&found);
+                published.publish(found);
             }
         }
     };
@@ -108,14 +115,16 @@ mod tests {
 
     #[test]
     fn only_other_addresses_are_published_and_failures_change_nothing() {
-        let lists = |texts: &[&str]| vec![texts.iter().map(|t| t.parse().unwrap()).collect()];
-        let first: Lists = lists(&["1.1.1.1:1", "[::1]:1"]);
+        let list = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect();
+        let lists = |one: &[&str], other: &[&str]| -> Lists { vec![list(one), list(other)] };
+        let first = lists(&["1.1.1.1:1", "[::1]:1"], &["9.9.9.9:1"]);
         let answers = [
-            None,
-            Some(lists(&["[::1]:1", "1.1.1.1:1"])),
-            Some(lists(&["2.2.2.2:1"])),
-            None,
-            Some(lists(&["3.3.3.3:1"])),
+            lists(&[], &[]),
+            lists(&["[::1]:1", "1.1.1.1:1"], &["9.9.9.9:1"]),
+            // One name has an address and the other has none.
+            lists(&["2.2.2.2:1"], &[]),
+            lists(&[], &[]),
+            lists(&[], &["8.8.8.8:1"]),
         ];
         let published = Arc::new(Published::default());
         let (tell, hear) = mpsc::channel();
@@ -125,12 +134,15 @@ mod tests {
             if answer.is_none() {
                 let _ = tell.send(());
             }
-            answer.flatten()
+            answer.unwrap_or_else(|| vec![Vec::new(); 2])
         });
         hear.recv().unwrap();
         drop(refresher.unwrap());
         let (version, latest) = published.since(0).unwrap();
-        assert_eq!((version, &*latest), (2, &lists(&["3.3.3.3:1"])));
+        assert_eq!(
+            (version, &*latest),
+            (2, &lists(&["2.2.2.2:1"], &["8.8.8.8:1"]))
+        );
         assert_eq!(published.since(version), None);
         let told = published.told().unwrap();
         assert!(told.contains("2 with other addresses"), "{told}");

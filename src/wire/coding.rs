@@ -6,6 +6,9 @@
 //! No coding is ever asked for. A server that codes all the same, or a proxy before it, is understood, so that events are found and
 //! stamped by the read that brought the last byte of theirs. Where the packer waits for more before it lets go of an event, that
 //! wait is in the stamp: for a client it is the server's.
+//!
+//! Of a body that is broken, and would be over a limit soon after, which of the two faults it ends with may hang on how it was cut: the brotli
+//! decoder lets go of what it has only between reads.
 
 use std::fmt;
 

@@ -250,6 +250,13 @@ fn of_files(check: &Check<'_>, run: &Run) -> Option<Result<(), String>> {
             let inside = |value: &f64| *value >= check.number(2) && *value <= check.number(3);
             check.holds(!values.is_empty() && values.iter().all(inside), &values)
         }
+        "failed" => {
+            let records = run.records("profiling").into_iter();
+            let failed: Vec<Value> = records.filter(|r| r.get("error").is_some()).collect();
+            let wanted = check.value();
+            let same = |record: &Value| record.pointer(check.words[1]) == wanted.as_ref();
+            check.holds(!failed.is_empty() && failed.iter().all(same), &failed)
+        }
         "error" => {
             let summary = run.summary();
             let groups = summary["error_summary"].as_array().into_iter().flatten();

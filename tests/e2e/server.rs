@@ -31,8 +31,10 @@ pub enum Step {
     Json(String),
     /// The list of models: only `m`.
     Models,
-    /// An error status with a JSON body.
-    Status(u16),
+    /// A field of the head of a later error status.
+    Field(String),
+    /// An error status with a JSON body that has this message; `{n}` in it is the request's number.
+    Status(u16, String),
     /// Token counts that later steps report: prompt, completion.
     Usage(u64, u64),
     /// The connection ends without a word.
@@ -108,7 +110,15 @@ fn step_of(text: &str) -> Step {
         "end" => Step::End,
         "whole" => Step::Whole(rest.to_owned()),
         "json" => Step::Json(rest.to_owned()),
-        "status" => Step::Status(rest.parse().unwrap()),
+        "field" => Step::Field(rest.to_owned()),
+        "status" => {
+            let (code, message) = rest.split_once(' ').unwrap_or((rest, ""));
+            let message = match message {
+                "" => format!("scripted {code}"),
+                message => message.to_owned(),
+            };
+            Step::Status(code.parse().unwrap(), message)
+        }
         "usage" => {
             let (prompt, completion) = rest.split_once(' ').unwrap();
             Step::Usage(prompt.parse().unwrap(), completion.parse().unwrap())
@@ -310,15 +320,19 @@ impl Link {
                     let last = script.models.last().copied().unwrap_or(200);
                     vec![match script.models.get(log.probes - 1).unwrap_or(&last) {
                         200 => Step::Models,
-                        status => Step::Status(*status),
+                        status => Step::Status(*status, format!("scripted {status}")),
                     }]
                 } else {
                     let number = if load { log.loads } else { log.probes };
-                    script
-                        .answers
-                        .iter()
-                        .find(|(numbers, _)| numbers.hold(number))
-                        .map_or_else(Vec::new, |(_, steps)| steps.clone())
+                    let mut answers = script.answers.iter();
+                    let found = answers.find(|(numbers, _)| numbers.hold(number));
+                    let mut steps = found.map_or_else(Vec::new, |(_, steps)| steps.clone());
+                    for step in &mut steps {
+                        if let Step::Status(_, message) = step {
+                            *message = message.replace("{n}", &number.to_string());
+                        }
+                    }
+                    steps
                 }
             };
             let mut open = true;
@@ -410,6 +424,7 @@ impl Link {
             last.is_some_and(|seen| seen.head.contains("/v1/completions"))
         };
         let mut usage = None;
+        let mut fields = String::new();
         for step in steps {
             match step {
                 Step::Wait(time) => self.pause(*time)?,
@@ -453,9 +468,12 @@ impl Link {
                     let body = json!({"object": "list", "data": [{"id": "m"}]});
                     self.write_last(&reply(200, &body), open)?;
                 }
-                Step::Status(status) => {
-                    let body = json!({"error": {"message": format!("scripted {status}")}});
-                    self.write_last(&reply(*status, &body), open)?;
+                Step::Field(field) => fields += &format!("{field}\r\n"),
+                Step::Status(status, message) => {
+                    let body = json!({"error": {"message": message}});
+                    let text = reply(*status, &body);
+                    let (first, rest) = text.split_once("\r\n").unwrap();
+                    self.write_last(&format!("{first}\r\n{fields}{rest}"), open)?;
                 }
                 Step::Close => return Err(Gone),
                 Step::Stall => loop {
@@ -520,7 +538,14 @@ fn event(data: &Value) -> String {
 
 fn reply(status: u16, body: &Value) -> String {
     let body = body.to_string();
-    let names: HashMap<u16, &str> = [(200, "OK"), (500, "Internal Server Error")].into();
+    let names: HashMap<u16, &str> = [
+        (200, "OK"),
+        (307, "Temporary Redirect"),
+        (429, "Too Many Requests"),
+        (500, "Internal Server Error"),
+        (503, "Service Unavailable"),
+    ]
+    .into();
     let reason = names.get(&status).unwrap_or(&"Other");
     format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

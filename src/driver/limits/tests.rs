@@ -18,10 +18,23 @@ fn play(text: &str, folder: &Path) -> (Vec<Finding>, Vec<String>) {
             "connections" => needs.connections = value.parse().unwrap(),
             "to" => {
                 let (to, count) = value.split_once(' ').unwrap();
-                let to = (to.parse().unwrap(), count.parse().unwrap());
-                needs.destinations.push(to);
+                needs.destinations.push(Destination {
+                    to: to.parse().unwrap(),
+                    connections: count.parse().unwrap(),
+                    closing: None,
+                });
+            }
+            "from" => needs.sources.push(value.parse().unwrap()),
+            "closing" => {
+                let (per_second, count) = value.split_once(' ').unwrap();
+                let last = needs.destinations.last_mut().unwrap();
+                last.closing = Some(Closing {
+                    per_second: per_second.parse().ok(),
+                    count: count.parse().ok(),
+                });
             }
             "locked" => needs.locked = value.parse().unwrap(),
+            "own-ports" => needs.own_ports = value.parse().unwrap(),
             "both-ends" => needs.both_ends = true,
             "at-once" => needs.at_once = true,
             path => {
@@ -32,8 +45,7 @@ fn play(text: &str, folder: &Path) -> (Vec<Finding>, Vec<String>) {
             }
         }
     }
-    let destinations: Vec<SocketAddr> = needs.destinations.iter().map(|&(to, _)| to).collect();
-    let facts = Facts::read(folder, &destinations);
+    let facts = Facts::read(folder, &needs.ways());
     let wanted = wanted.lines().map(str::to_owned).collect();
     (judge(&needs, &facts), wanted)
 }
@@ -67,10 +79,14 @@ fn this_machine_carries_one_connection() {
     let to = "127.0.0.1:9".parse().unwrap();
     let needs = Needs {
         connections: 1,
-        destinations: vec![(to, 1)],
+        destinations: vec![Destination {
+            to,
+            connections: 1,
+            closing: None,
+        }],
         ..Needs::default()
     };
-    let findings = judge(&needs, &Facts::here(&[to]));
+    let findings = judge(&needs, &Facts::here(&needs.ways()));
     let refused = |finding: &Finding| matches!(finding, Finding::Refusal(_));
     assert!(!findings.iter().any(refused), "{findings:?}");
 }

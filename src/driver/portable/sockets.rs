@@ -14,6 +14,7 @@ use monoio::net::TcpStream;
 use socket2::{SockAddr, SockRef};
 
 use crate::clock::Tick;
+use crate::driver::socket::{Tries, is_out_of_ports};
 use crate::driver::{CloseReason, ConnId, Sent, reason_of};
 #[cfg(target_os = "linux")]
 use crate::driver::{ports, stamping};
@@ -47,8 +48,23 @@ fn begin_connect(
     shared: &Shared,
     address: SocketAddr,
 ) -> io::Result<(TcpStream, Option<SockAddr>)> {
-    let mut opener = shared.opener.borrow_mut();
-    let (socket, address) = opener.open(address)?;
+    let mut tries = shared.opener.borrow_mut().tries(address);
+    loop {
+        match connect_from_next(shared, address, &mut tries) {
+            Err(error) if tries.go_on(&error) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The same, from the next local address.
+fn connect_from_next(
+    shared: &Shared,
+    address: SocketAddr,
+    tries: &mut Tries,
+) -> io::Result<(TcpStream, Option<SockAddr>)> {
+    let opener = shared.opener.borrow();
+    let (socket, address) = opener.open(address, tries)?;
     socket.set_nonblocking(true)?;
     #[cfg(target_os = "linux")]
     if shared.wishes.stamps {
@@ -57,7 +73,7 @@ fn begin_connect(
     #[cfg(target_os = "linux")]
     let outcome = match (ports::narrow(&socket), socket.connect(&address)) {
         // All ports of its window are taken, perhaps none elsewhere.
-        (true, Err(error)) if error.kind() == ErrorKind::AddrNotAvailable => {
+        (true, Err(error)) if is_out_of_ports(&error) => {
             ports::widen(&socket).and_then(|()| socket.connect(&address))
         }
         (_, outcome) => outcome,

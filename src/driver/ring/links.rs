@@ -6,6 +6,7 @@
 use socket2::Socket;
 
 use crate::clock::Tick;
+use crate::driver::socket::Tries;
 use crate::driver::window::Gaps;
 use crate::driver::{ConnId, Sent};
 
@@ -27,6 +28,8 @@ pub(super) struct Link {
     pub(super) state: State,
     /// It may take a port of one window only.
     pub(super) narrowed: bool,
+    /// Local addresses that it is still to be tried from.
+    pub(super) tries: Tries,
     /// Operations that the kernel holds.
     pub(super) operations: u32,
     /// Key of the receive under way.
@@ -62,6 +65,7 @@ impl Links {
             socket,
             state: State::Connecting(started),
             narrowed: false,
+            tries: Tries::default(),
             operations: 0,
             receive: None,
             other: None,

@@ -11,11 +11,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{SockAddr, Socket};
+use socket2::Socket;
 
 use crate::clock::{Clock, KernelClock, Tick};
 use crate::driver::socket::{SocketOptions, Sockets};
-use crate::driver::waiting::{Lateness, WaitMode, Waiting};
+use crate::driver::waiting::{Lateness, Waiting};
 use crate::driver::window::Windows;
 use crate::driver::{
     AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, ports, reason_of,
@@ -26,6 +26,8 @@ use crate::engine::Engine;
 use super::links::{Links, State};
 use super::operations::{Kind, Memory};
 use super::{Completion, Mode, Ring, Wait};
+
+mod sockets;
 
 /// Spinning workers let the network card's queue be polled this long for each look at a socket.
 const BUSY_POLL_MICROS: u32 = 50;
@@ -167,7 +169,8 @@ impl Pump {
     }
 
     fn connect(&mut self, conn: ConnId, address: SocketAddr) -> io::Result<()> {
-        let (socket, address) = match self.new_socket(address) {
+        let mut tries = self.opener.tries(address);
+        let (socket, address) = match self.new_socket(address, &mut tries) {
             Ok(opened) => opened,
             Err(error) => {
                 let tick = self.clock.now();
@@ -179,20 +182,11 @@ impl Pump {
         let place = self.links.open(conn, socket, started);
         if let Some(link) = self.links.at(place) {
             link.narrowed = ports::narrow(&link.socket);
+            link.tries = tries;
             link.operations += 1;
             link.other = Some(self.ring.connect(place, &link.socket, address)?);
         }
         self.enter(Wait::No)
-    }
-
-    fn new_socket(&mut self, address: SocketAddr) -> io::Result<(Socket, SockAddr)> {
-        let (socket, address) = self.opener.open(address)?;
-        stamping::ask(&socket)?;
-        if self.waiting.mode == WaitMode::Spin {
-            let refused = socket.set_busy_poll(BUSY_POLL_MICROS).is_err();
-            self.tally.unpolled += u64::from(refused);
-        }
-        Ok((socket, address))
     }
 
     fn send(&mut self, conn: ConnId, bytes: Vec<u8>) -> io::Result<()> {
@@ -368,14 +362,10 @@ impl Pump {
             return Ok(());
         };
         let conn = link.conn;
-        if let (true, Memory::Address(address)) = (
-            completion.result == -libc::EADDRNOTAVAIL && std::mem::take(&mut link.narrowed),
-            memory,
-        ) && ports::widen(&link.socket).is_ok()
+        if let (true, Memory::Address(address)) =
+            (completion.result == -libc::EADDRNOTAVAIL, memory)
+            && self.connect_again(place, *address)?
         {
-            // All ports of its window are taken, perhaps none elsewhere.
-            link.operations += 1;
-            link.other = Some(self.ring.connect(place, &link.socket, *address)?);
             return Ok(());
         }
         if completion.result < 0 {
@@ -385,6 +375,9 @@ impl Pump {
                 .on_closed(conn, reason_of(&error), completion.tick);
             return Ok(());
         }
+        let Some(link) = self.links.at(place) else {
+            return Ok(());
+        };
         link.state = State::Open;
         link.other = None;
         link.operations += 1;
