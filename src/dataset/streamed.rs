@@ -4,10 +4,10 @@
 //! for. Never: more of the file in memory than a block of lines, or a conversation that depends on which were made before it.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::path::Path;
 
-use super::format::{self, Format, Purpose, Setting};
+use super::format::{self, Format, Purpose, Setting, broken};
 use super::line_index::{LineIndex, LineReader};
 use super::lines::Completion;
 use super::seed::{child_seed, numbered};
@@ -16,7 +16,7 @@ use super::synthetic::conversation_id;
 use super::trace::Ground;
 use super::{Begins, Conversation, DatasetError};
 use crate::config::{Arrivals, DatasetSource, FileFormat, FilePlan, Plan, Streaming};
-use crate::file::record_of;
+use crate::file::{self, Pieces, record_of};
 use crate::tokenizer::Tokenizer;
 
 /// Bytes in which a file shows how it goes on.
@@ -54,12 +54,8 @@ pub(super) fn open(
         source,
     };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    let wanted = match plan.dataset.streaming {
-        Streaming::Always => true,
-        Streaming::Auto => metadata.len() >= Streaming::AUTO_BYTES,
-        Streaming::Never => false,
-    };
-    if !wanted {
+    let packed = metadata.is_file() && file::is_packed(path).map_err(unreadable)?;
+    if !is_wanted(plan.dataset.streaming, metadata.len(), packed) {
         return Ok(Attempt::Loaded(None));
     }
     let loaded = |why: &str| {
@@ -78,12 +74,11 @@ pub(super) fn open(
     if let Some(why) = unfit(plan, file) {
         return loaded(why);
     }
-    let mut bytes = File::open(path).map_err(unreadable)?;
-    if let Some(why) = unfit_head(&mut bytes).map_err(unreadable)? {
+    if let Some(why) = unfit_head(text(path, packed)?) {
         return loaded(why);
     }
     let setting = Setting::of(plan, file, tokenizer, seed);
-    match survey(bytes, setting, schedule)? {
+    match survey(Pieces::new(text(path, packed)?), packed, setting, schedule)? {
         Survey::Unfit(why) => loaded(why),
         Survey::Done(Surveyed {
             index,
@@ -103,6 +98,29 @@ pub(super) fn open(
     }
 }
 
+/// A file of so many bytes is to be streamed if it can be.
+fn is_wanted(streaming: Streaming, bytes: u64, packed: bool) -> bool {
+    match streaming {
+        Streaming::Always => true,
+        Streaming::Auto if packed => bytes >= Streaming::AUTO_PACKED_BYTES,
+        Streaming::Auto => bytes >= Streaming::AUTO_BYTES,
+        Streaming::Never => false,
+    }
+}
+
+/// The bytes of the file at `path`; unpacked, where it is `packed`.
+fn text(path: &Path, packed: bool) -> Result<Box<dyn Read + Send>, DatasetError> {
+    if packed {
+        let text = file::text(path).map_err(|trouble| broken(trouble, path))?;
+        return Ok(text);
+    }
+    let file = File::open(path).map_err(|source| DatasetError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Box::new(file))
+}
+
 /// Why a file cannot be streamed that `plan` speaks of like this.
 fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
     use FileFormat::{MooncakeTrace, MultiTurn, SingleTurn};
@@ -113,7 +131,7 @@ fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
             "of all formats only single_turn, multi_turn and mooncake_trace are streamed",
         ),
         (
-            file.path.extension().is_some_and(|ending| ending == "json"),
+            file::is_tall(&file.path),
             "in a .json file an entry may take several lines",
         ),
         (
@@ -142,18 +160,14 @@ fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
     found.map(|(_, why)| why)
 }
 
-/// Why a file that begins like this cannot be streamed. An empty one can: it is refused in the same words.
-fn unfit_head(file: &mut File) -> std::io::Result<Option<&'static str>> {
+/// Why a text that begins like this cannot be streamed. An empty one can: it is refused in the same words. So is one that cannot be read.
+fn unfit_head(text: Box<dyn Read + Send>) -> Option<&'static str> {
     let mut head = Vec::new();
-    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-    file.rewind()?;
-    let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5, 0x2f, 0xfd]];
-    if compressed.iter().any(|begin| head.starts_with(begin)) {
-        return Ok(Some("it is compressed, so no part of it can be read alone"));
-    }
+    let _ = text.take(HEAD_BYTES).read_to_end(&mut head);
     let first = head.trim_ascii_start().first();
-    Ok((first.is_some_and(|byte| *byte != b'{'))
-        .then_some("it is not one JSON object in each line"))
+    first
+        .is_some_and(|byte| *byte != b'{')
+        .then_some("it is not one JSON object in each line")
 }
 
 impl Streamed {

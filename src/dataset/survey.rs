@@ -3,12 +3,11 @@
 //! In: a file of JSON Lines that can be read twice. Out: when each entry is due and where it is, or every bad line. Never: keeps an entry,
 //! or makes a prompt.
 
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::BufRead;
 use std::path::Path;
 
-use super::format::{self, Purpose, Setting};
+use super::format::{self, Purpose, Setting, broken};
 use super::line_index::{LineIndex, lines_of};
 use super::lines::{Bad, Entry, Unknown};
 use super::seed::{child_seed, numbered};
@@ -16,10 +15,10 @@ use super::synthetic::conversation_id;
 use super::{Begins, ContextMode, DatasetError, fixed_schedule};
 use crate::clock::Nanos;
 use crate::config::FixedSchedule;
-use crate::file::record_of;
+use crate::file::{self, Pieces, record_of};
 
-/// Bytes that one thread looks at at once; a longer line is looked at whole.
-const PIECE_BYTES: usize = 4 << 20;
+/// Why a packed file is loaded.
+const FAR: &str = "it is packed, and its lines are so far from the order of their times that they cannot be read in it";
 
 /// What the pass found.
 pub(super) enum Survey {
@@ -38,20 +37,18 @@ pub(super) struct Surveyed {
     pub(super) asked: bool,
 }
 
-/// Reads all of `file`, which is the one that `setting` names.
+/// Reads all of the file that `setting` names, which is `packed` or not, and whose text `pieces` are.
 pub(super) fn survey(
-    mut file: File,
+    mut pieces: Pieces,
+    packed: bool,
     setting: Setting<'_>,
     schedule: FixedSchedule,
 ) -> Result<Survey, DatasetError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let path = &setting.file.path;
-    let unreadable = |source| DatasetError::Unreadable {
-        path: path.clone(),
-        source,
-    };
     let mut pass = Pass {
         path,
+        packed,
         ids: child_seed(setting.seed, "dataset.conversation.id"),
         schedule,
         speedup: setting.trace.speedup,
@@ -69,12 +66,11 @@ pub(super) fn survey(
         lines: 0,
         offset: 0,
     };
-    let mut carried = Vec::new();
     loop {
         let pieces: Vec<Vec<u8>> = (0..threads)
-            .map_while(|_| next_piece(&mut file, &mut carried).transpose())
-            .collect::<io::Result<_>>()
-            .map_err(unreadable)?;
+            .map_while(|_| pieces.next_piece().transpose())
+            .collect::<Result<_, _>>()
+            .map_err(|trouble| broken(trouble, path))?;
         if pieces.is_empty() {
             break;
         }
@@ -97,23 +93,6 @@ pub(super) fn survey(
     }
     let known = format::open(setting)?.known();
     pass.finish(known)
-}
-
-/// The next whole lines of `file`; `None` at its end. `carried` is the beginning of a line.
-fn next_piece(file: &mut File, carried: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
-    let mut piece = std::mem::take(carried);
-    loop {
-        let room = PIECE_BYTES.saturating_sub(piece.len()).max(PIECE_BYTES / 4);
-        piece.reserve(room);
-        let read = file.by_ref().take(room as u64).read_to_end(&mut piece)?;
-        if read < room {
-            return Ok((!piece.is_empty()).then_some(piece));
-        }
-        if let Some(end) = memchr::memrchr(b'\n', &piece) {
-            *carried = piece.split_off(end + 1);
-            return Ok(Some(piece));
-        }
-    }
 }
 
 /// What one piece of the file shows. Lines are numbered in the piece, from 1.
@@ -210,6 +189,7 @@ fn unfit(entry: &Entry) -> Option<&'static str> {
 /// What the pass has kept so far.
 struct Pass<'a> {
     path: &'a Path,
+    packed: bool,
     ids: u64,
     schedule: FixedSchedule,
     /// Times are divided by this.
@@ -312,6 +292,11 @@ impl Pass<'_> {
             .collect();
         due.shrink_to_fit();
         self.index.finish(self.offset);
+        let numbers = &self.numbers;
+        let asked = in_turn(&due).map(|place| numbers.at(place));
+        if self.packed && !self.index.pack(asked) {
+            return Ok(Survey::Unfit(FAR));
+        }
         let begins = Begins {
             due,
             first: self.numbers.first,
@@ -330,13 +315,12 @@ impl Pass<'_> {
 
     /// The line of the entry that is number `at` within the offsets, found by reading the file once more.
     fn line_of(&self, at: usize) -> Result<u64, DatasetError> {
-        let listed = self.numbers.listed.as_ref().and_then(|all| all.get(at));
-        let number = listed.map_or(self.numbers.first as usize + at, |number| *number as usize);
+        let number = self.numbers.at(u32::try_from(at).unwrap_or(u32::MAX)) as usize;
         let unreadable = |source| DatasetError::Unreadable {
             path: self.path.to_owned(),
             source,
         };
-        let file = BufReader::new(File::open(self.path).map_err(unreadable)?);
+        let file = file::text(self.path).map_err(|trouble| broken(trouble, self.path))?;
         let mut entries = 0;
         for (line, text) in (1..).zip(file.split(b'\n')) {
             if text.map_err(unreadable)?.trim_ascii().is_empty() {
@@ -351,6 +335,17 @@ impl Pass<'_> {
     }
 }
 
+/// Places in `due`, in the order of the times; equal ones keep theirs.
+fn in_turn(due: &[Nanos]) -> Box<dyn Iterator<Item = u32>> {
+    let count = u32::try_from(due.len()).unwrap_or(u32::MAX);
+    if due.is_sorted() {
+        return Box::new(0..count);
+    }
+    let mut order: Vec<u32> = (0..count).collect();
+    order.sort_unstable_by_key(|&place| (due[place as usize], place));
+    Box::new(order.into_iter())
+}
+
 /// Ascending numbers; a list only from the first gap on.
 #[derive(Default)]
 struct Numbers {
@@ -360,6 +355,14 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// The one at `place`, which there is.
+    fn at(&self, place: u32) -> u32 {
+        match &self.listed {
+            Some(listed) => listed[place as usize],
+            None => self.first + place,
+        }
+    }
+
     fn add(&mut self, number: u32) {
         if self.count == 0 {
             self.first = number;

@@ -63,6 +63,23 @@ fn file(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
+/// `text` as it is, packed with gzip, and with zstd.
+fn pack(how: u32, text: &[u8]) -> Vec<u8> {
+    match how {
+        0 => text.to_owned(),
+        1 => {
+            let fast = flate2::Compression::fast();
+            let mut packer = flate2::write::GzEncoder::new(Vec::new(), fast);
+            packer.write_all(text).unwrap();
+            packer.finish().unwrap()
+        }
+        _ => {
+            let level = ruzstd::encoding::CompressionLevel::Fastest;
+            ruzstd::encoding::compress_to_vec(text, level)
+        }
+    }
+}
+
 /// Conversations in the order of the file, with the times that they are due at.
 fn shown(corpus: &Corpus) -> Vec<String> {
     let conversations = corpus.conversations.iter();
@@ -81,11 +98,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_streamed_trace_is_the_built_one(text in traces(), seed: u64, cut in 0_u32..4) {
+    fn a_streamed_trace_is_the_built_one(text in traces(), seed: u64, cut in 0_u32..4, how in 0_u32..3) {
         let file = file(&text);
         let flags = ["", "--fixed-schedule-start-offset 10 --fixed-schedule-end-offset 40", "--system-prompt Be.",
             "--synthesis-speedup-ratio 4 --synthesis-output-len-multiplier 0.3 --synthesis-max-osl 12"];
         let always = plan(file.path(), &format!("--fixed-schedule --stream-input always {}", flags[cut as usize]));
+        std::fs::write(file.path(), pack(how, text.as_bytes())).unwrap();
         let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
         let built = build(&always, &tokenizer, seed);
         let streamed = open(&always, &tokenizer, seed);
@@ -101,8 +119,13 @@ proptest! {
         let mut maker = streamed.maker(&always, &tokenizer, 1).unwrap();
         let numbers = begins.listed.unwrap_or_else(|| (begins.first..).take(begins.due.len()).collect());
         let mut made: Vec<(usize, String)> = Vec::new();
-        // Backwards, for it must not matter.
-        for (at, (&number, &due)) in numbers.iter().zip(&begins.due).enumerate().rev() {
+        let mut turns: Vec<_> = numbers.iter().zip(&begins.due).enumerate().collect();
+        match how {
+            // Backwards, for it must not matter.
+            0 => turns.reverse(),
+            _ => turns.sort_by_key(|turn| turn.1.1),
+        }
+        for (at, (&number, &due)) in turns {
             let mut conversation = maker.make(0, number).unwrap();
             conversation.turns[0].timestamp_ms = None;
             made.push((at, format!("{:?} {conversation:?}", Some(due))));
@@ -138,7 +161,11 @@ fn a_file_that_is_changed_meanwhile_is_told_of() {
 fn what_stays_whole_says_why() {
     let line = "{\"timestamp\": 0, \"text_input\": \"a\", \"session_id\": \"s\"}\n";
     let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
-    let gzip = [&[0x1f, 0x8b][..], line.as_bytes()].concat();
+    let long = format!(
+        "{{\"timestamp\": 9, \"text_input\": \"{}\"}}\n",
+        "x".repeat(1 << 20)
+    );
+    let far = pack(1, format!("{}{line}", long.repeat(9)).as_bytes());
     let always = "--stream-input always";
     let cases = [
         (line.into(), "--stream-input never", None),
@@ -174,7 +201,7 @@ fn what_stays_whole_says_why() {
             "--stream-input always --cache-bust system-prefix",
             Some("--cache-bust"),
         ),
-        (gzip, always, Some("compressed")),
+        (far, always, Some("far from the order of their times")),
     ];
     for (bytes, flags, why) in cases {
         let bytes: Vec<u8> = bytes;
@@ -190,5 +217,46 @@ fn what_stays_whole_says_why() {
             (Some(said), Some(why)) => assert!(said.contains(why), "{said}"),
             (said, why) => panic!("{flags}: {said:?} instead of {why:?}"),
         }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_packed_trace_is_told_in_the_same_words() {
+    let good = "{\"timestamp\": 0, \"text_input\": \"a\"}\n";
+    let lines = good.repeat(300_000);
+    let cut = |how, count: usize| pack(how, lines.as_bytes())[..count].to_owned();
+    let flipped = |how| {
+        let mut packed = pack(how, lines.as_bytes());
+        let middle = packed.len() / 2;
+        packed[middle] ^= 0x55;
+        packed
+    };
+    let bad = format!(
+        "{}{{\"timestamp\": 0}}\n{good}[]\n",
+        &lines[..good.len() * 200_000]
+    );
+    let cases = [
+        cut(1, 60),
+        cut(2, 60),
+        cut(1, 9_000),
+        flipped(1),
+        flipped(2),
+        pack(1, bad.as_bytes()),
+        pack(2, bad.as_bytes()),
+        pack(2, b"\n \n"),
+        pack(1, b"PAR1"),
+        pack(1, b"{\"text_input\": \"a\"}"),
+    ];
+    let tokenizer = ShippedTokenizer::new("gpt2").unwrap();
+    for packed in cases {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), good).unwrap();
+        let plan = plan(file.path(), "--fixed-schedule --stream-input always");
+        std::fs::write(file.path(), packed).unwrap();
+        let loaded = build(&plan, &tokenizer, 1).unwrap_err().to_string();
+        let Err(streamed) = super::open(&plan, &tokenizer, 1) else {
+            panic!("nothing was said instead of {loaded}");
+        };
+        assert_eq!(streamed.to_string(), loaded);
     }
 }
