@@ -18,6 +18,9 @@ const MARK_BYTES: u64 = 1 << 20;
 /// Bytes of text that a reader of a packed file keeps at most, to be asked for again.
 pub(super) const REACH_MOST: u64 = 8 << 20;
 
+/// The same of a plain file, which can be read anywhere, but not for nothing.
+const REACH_PLAIN: u64 = 2 << 20;
+
 /// A mark for every 64 entries or 1 MiB, whichever comes first: 12 bytes each.
 #[derive(Debug, Default)]
 pub(super) struct LineIndex {
@@ -71,6 +74,11 @@ impl LineIndex {
             furthest = furthest.max(place.1);
         }
         self.reach <= REACH_MOST
+    }
+
+    /// Entries of one conversation stand apart, so that a reader comes back.
+    pub(super) fn come_back(&mut self) {
+        self.reach = self.reach.max(REACH_PLAIN);
     }
 
     /// The mark that entry `number` is under.

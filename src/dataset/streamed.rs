@@ -1,7 +1,7 @@
 //! A dataset that is read again while its requests are sent.
 //!
-//! In: a long trace, each line of which is one request. Out: when all are due, and the conversation of any of them, made when it is asked
-//! for. Never: more of the file in memory than a block of lines, or a conversation that depends on which were made before it.
+//! In: a long trace, each line of which is a part of one conversation. Out: when all are due, and any conversation, made when it is asked for.
+//! Never: more of the file in memory than some blocks of lines, or a conversation that depends on which were made before it.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,13 +9,16 @@ use std::path::Path;
 
 use super::format::{self, Format, Purpose, Setting, broken};
 use super::line_index::{LineIndex, LineReader};
-use super::lines::Completion;
+use super::lines::{Completion, Entry};
+use super::links::Links;
 use super::seed::{child_seed, numbered};
 use super::survey::{Survey, Surveyed, survey};
 use super::synthetic::conversation_id;
 use super::trace::Ground;
-use super::{Begins, Conversation, DatasetError};
-use crate::config::{Arrivals, DatasetSource, FileFormat, FilePlan, Plan, Streaming};
+use super::{Begins, Conversation, DatasetError, fixed_schedule};
+use crate::config::{
+    Arrivals, DatasetSource, FileFormat, FilePlan, FixedSchedule, Plan, Streaming,
+};
 use crate::file::{self, Pieces, record_of};
 use crate::tokenizer::Tokenizer;
 
@@ -26,6 +29,11 @@ const HEAD_BYTES: u64 = 4096;
 pub struct Streamed {
     file: FilePlan,
     index: LineIndex,
+    links: Links,
+    schedule: FixedSchedule,
+    /// The schedule's zero, in milliseconds as the file has them.
+    zero: f64,
+    requests: u64,
     /// What prompts are made from, where there are any.
     ground: Option<Ground>,
     seed: u64,
@@ -80,16 +88,24 @@ pub(super) fn open(
     let setting = Setting::of(plan, file, tokenizer, seed);
     match survey(Pieces::new(text(path, packed)?), packed, setting, schedule)? {
         Survey::Unfit(why) => loaded(why),
-        Survey::Done(Surveyed {
-            index,
-            begins,
-            notes,
-            asked,
-        }) => {
+        Survey::Done(surveyed) => {
+            let Surveyed {
+                index,
+                links,
+                zero,
+                requests,
+                begins,
+                notes,
+                asked,
+            } = *surveyed;
             let ground = asked.then(|| Ground::new(&setting)).transpose()?;
             let streamed = Streamed {
                 file: file.clone(),
                 index,
+                links,
+                schedule,
+                zero,
+                requests,
                 ground,
                 seed,
             };
@@ -186,7 +202,8 @@ impl Streamed {
             ..Setting::of(plan, &self.file, tokenizer, self.seed)
         };
         Ok(Maker {
-            path: &self.file.path,
+            streamed: self,
+            plan,
             readers: readers.map_err(|source| self.unreadable(source))?,
             format: format::open(setting)?,
             completion: Completion::new(plan, self.seed),
@@ -200,6 +217,20 @@ impl Streamed {
         &self.file.path
     }
 
+    /// Its requests within the offsets.
+    #[must_use]
+    pub fn request_count(&self) -> u64 {
+        self.requests
+    }
+
+    fn changed(&self, entry: u32, what: String) -> DatasetError {
+        DatasetError::Changed {
+            path: self.file.path.clone(),
+            entry: u64::from(entry) + 1,
+            what,
+        }
+    }
+
     fn unreadable(&self, source: std::io::Error) -> DatasetError {
         DatasetError::Unreadable {
             path: self.file.path.clone(),
@@ -210,7 +241,8 @@ impl Streamed {
 
 /// Makes conversations, the same whatever was made before.
 pub struct Maker<'a> {
-    path: &'a Path,
+    streamed: &'a Streamed,
+    plan: &'a Plan,
     readers: Vec<LineReader<'a>>,
     format: Box<dyn Format + 'a>,
     completion: Completion<'a>,
@@ -218,44 +250,68 @@ pub struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The conversation of entry `number`, found by reader `reader`.
+    /// Conversation number `number`, whose entries reader `reader` finds, with its times after the schedule's zero.
     ///
     /// # Errors
     ///
     /// When the file is not any more what it was.
     pub fn make(&mut self, reader: usize, number: u32) -> Result<Conversation, DatasetError> {
-        let changed = |what: String| DatasetError::Changed {
-            path: self.path.to_owned(),
-            entry: u64::from(number) + 1,
-            what,
-        };
+        let streamed = self.streamed;
+        let trace = streamed.file.format.is_trace();
+        let mut overall = streamed.links.turns_before(number);
+        let mut made: Option<Conversation> = None;
+        let mut last = number;
+        for entry in streamed.links.entries(number) {
+            last = entry;
+            let mut found = self.entry(reader, entry)?;
+            if trace {
+                overall = u64::from(entry);
+            }
+            for turn in &mut found.turns {
+                self.completion.turn(turn, overall);
+                overall += 1;
+            }
+            match &mut made {
+                Some(conversation) => conversation.turns.extend(found.turns),
+                None => {
+                    made = Some(Conversation {
+                        id: match found.session {
+                            Some(session) => session,
+                            None => conversation_id(&mut numbered(self.ids, u64::from(number))),
+                        },
+                        turns: found.turns,
+                        context: found.context,
+                        system: found.system,
+                        ..Conversation::default()
+                    });
+                }
+            }
+        }
+        let mut conversation = made.unwrap_or_default();
+        if let Some(most) = self.plan.dataset.trace.delay_ms_most {
+            let turns = conversation.turns.iter_mut();
+            turns.for_each(|turn| turn.delay_ms = turn.delay_ms.min(most));
+        }
+        self.completion.system(&mut conversation);
+        let times = (streamed.zero, self.plan.dataset.trace.speedup);
+        if !fixed_schedule::settle_one(streamed.schedule, times, &mut conversation) {
+            return Err(streamed.changed(last, "its time is another one".to_owned()));
+        }
+        Ok(conversation)
+    }
+
+    /// Entry number `number` of the file.
+    fn entry(&mut self, reader: usize, number: u32) -> Result<Entry, DatasetError> {
+        let changed = |what: String| self.streamed.changed(number, what);
         let line = match self.readers[reader].line(number) {
             Ok(Some(line)) => line,
             Ok(None) => return Err(changed("it is not there any more".to_owned())),
             Err(error) => return Err(changed(error.to_string())),
         };
-        let overall = u64::from(number);
-        self.format.go_to(overall);
+        self.format.go_to(u64::from(number));
         let entry = record_of(line, 0).and_then(|record| self.format.entry(record));
         let entry = entry.map_err(changed)?;
-        let entry = entry.ok_or_else(|| changed("it has become empty".to_owned()))?;
-        let mut conversation = Conversation {
-            id: match entry.session {
-                Some(session) => session,
-                None => conversation_id(&mut numbered(self.ids, overall)),
-            },
-            turns: entry.turns,
-            context: entry.context,
-            system: entry.system,
-            ..Conversation::default()
-        };
-        conversation.turns.truncate(1);
-        for turn in &mut conversation.turns {
-            turn.delay_ms = 0.0;
-            self.completion.turn(turn, overall);
-        }
-        self.completion.system(&mut conversation);
-        Ok(conversation)
+        entry.ok_or_else(|| changed("it has become empty".to_owned()))
     }
 
     /// What the user should know of all that was made.

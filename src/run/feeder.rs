@@ -15,7 +15,7 @@ use crate::clock::{Clock, Nanos, Tick};
 use crate::config::Plan;
 use crate::dataset::{DatasetError, Maker, Streamed};
 use crate::driver::priority;
-use crate::endpoint::{Api, Made};
+use crate::endpoint::{Made, Renderer};
 use crate::engine::Stop;
 use crate::schedule::{Schedule, Shard, Timeline};
 use crate::tokenizer::Tokenizer;
@@ -25,10 +25,10 @@ use super::cores::Cores;
 use super::gate::Gate;
 use super::prepare::Prepared;
 
-/// Requests that wait for their time, of all workers: no more than so many.
+/// Conversations that wait for their time, of all workers: no more than so many.
 const WINDOW_ENTRIES: usize = 16_384;
 
-/// Bytes of their bodies, of all workers; one request may be larger than its worker's share, and then waits alone.
+/// Bytes of their bodies, of all workers; one conversation may be larger than its worker's share, and then waits alone.
 const WINDOW_BYTES: usize = 64 << 20;
 
 /// Between looks for room in the windows.
@@ -67,7 +67,7 @@ impl WorkerFeed {
 pub(super) struct FedTally {
     /// Requests made.
     pub(super) made: u64,
-    /// Of those, after they had been due.
+    /// Conversations made after their beginnings had been due.
     pub(super) late: u64,
     /// The longest after.
     pub(super) latest: Nanos,
@@ -80,7 +80,7 @@ pub(super) struct FedTally {
 /// What a feeder works with.
 struct FeederParts {
     plan: Arc<Plan>,
-    api: Api,
+    renderer: Renderer,
     streamed: Arc<Streamed>,
     tokenizer: Arc<dyn Tokenizer>,
     timeline: Arc<Timeline>,
@@ -108,7 +108,7 @@ pub(super) fn start(
     };
     let parts = FeederParts {
         plan: Arc::clone(&material.plan),
-        api: material.api.clone(),
+        renderer: Renderer::new(&material.api),
         streamed: Arc::clone(streamed),
         tokenizer: Arc::clone(&prepared.tokenizer),
         timeline: Arc::clone(&material.timeline),
@@ -163,7 +163,7 @@ struct Lane {
     /// The first of them.
     next: Option<u64>,
     queue: Producer<Fed>,
-    /// Bytes of each body in the queue, and of all of them.
+    /// Bytes of the bodies of each conversation in the queue, and of all of them.
     waiting: VecDeque<usize>,
     bytes: usize,
     /// Its share of the window.
@@ -209,8 +209,8 @@ impl Lane {
     }
 
     fn push(&mut self, session: u64, made: Made) {
-        self.waiting.push_back(made.body.len());
-        self.bytes += made.body.len();
+        self.waiting.push_back(made.body_bytes());
+        self.bytes += made.body_bytes();
         // Only this end fills the queue, and it was seen to have room.
         let pushed = self.queue.push((session, Arc::new(made)));
         debug_assert!(pushed.is_ok());
@@ -296,15 +296,16 @@ impl Feeding<'_> {
                 return Ok(());
             };
             let conversation = maker.make(index, number)?;
-            let made = Made::new(&self.parts.api, conversation);
+            let made = self.parts.renderer.make(conversation);
+            let requests = u64::from(made.turn_count());
             self.lanes[index].push(session, made);
-            self.count(session);
+            self.count(session, requests);
         }
     }
 
-    /// Notes whether `session`, just made, is late.
-    fn count(&mut self, session: u64) {
-        self.tally.made += 1;
+    /// Notes whether `session`, of which so many requests were just made, is late.
+    fn count(&mut self, session: u64, requests: u64) {
+        self.tally.made += requests;
         let FeederParts {
             gate,
             clock,
