@@ -165,7 +165,7 @@ fn sessions(waits: bool) -> String {
         let content = match session % 3 {
             0 => format!(r#""text_input": "Say {entry}", "output_length": 2"#),
             1 => format!(
-                r#""input_length": {}, "hash_ids": [1, {entry}]"#,
+                r#""input_length": {}, "hash_ids": [1000, {entry}]"#,
                 17 + entry % 9
             ),
             _ => format!(r#""messages": [{{"role": "user", "content": "m{entry}"}}]"#),
