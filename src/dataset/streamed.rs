@@ -15,15 +15,19 @@ use super::seed::{child_seed, numbered};
 use super::survey::{Survey, Surveyed, survey};
 use super::synthetic::conversation_id;
 use super::trace::Ground;
-use super::{Begins, Conversation, DatasetError, fixed_schedule};
+use super::{Begins, Conversation, Corpus, DatasetError, fixed_schedule};
 use crate::config::{
-    Arrivals, DatasetSource, FileFormat, FilePlan, FixedSchedule, Plan, Streaming,
+    Arrivals, DatasetSource, FileFormat, FilePlan, FixedSchedule, PhasePlan, Plan, Sampling,
+    Streaming,
 };
 use crate::file::{self, Pieces, record_of};
 use crate::tokenizer::Tokenizer;
 
 /// Bytes in which a file shows how it goes on.
 const HEAD_BYTES: u64 = 4096;
+
+/// Conversations of a warmup, all made before it.
+const WARMUP_MOST: usize = 10_000;
 
 /// A file whose entries are made when they are asked for.
 pub struct Streamed {
@@ -72,10 +76,14 @@ pub(super) fn open(
             format!("{shown} is loaded whole, and all its requests are made before the run: {why}");
         Ok(Attempt::Loaded(Some(note)))
     };
-    let followed = plan.phases.len() == 1 && plan.phases[0].arrivals == Arrivals::FixedSchedule;
+    let last = plan.phases.last();
+    let followed = last.is_some_and(|phase| phase.arrivals == Arrivals::FixedSchedule);
     let Some(schedule) = plan.dataset.fixed_schedule.filter(|_| followed) else {
-        return loaded("only a fixed schedule without a warmup is streamed");
+        return loaded("only a fixed schedule is streamed");
     };
+    if let Err(why) = warmup_count(plan) {
+        return loaded(why);
+    }
     if !metadata.is_file() {
         return loaded("it is no ordinary file, so it cannot be read twice");
     }
@@ -111,6 +119,36 @@ pub(super) fn open(
             };
             Ok(Attempt::Streamed(Box::new(streamed), begins, notes))
         }
+    }
+}
+
+/// How many conversations may be played before the replay, which is the last phase; or why they cannot be made before it.
+fn warmup_count(plan: &Plan) -> Result<usize, &'static str> {
+    let phases = plan
+        .phases
+        .split_last()
+        .map_or(&[][..], |(_, before)| before);
+    if phases.is_empty() {
+        return Ok(0);
+    }
+    if plan.dataset.sampling != Sampling::Sequential {
+        return Err("its warmup does not play it in its order");
+    }
+    let most = |phase: &PhasePlan| {
+        phase
+            .stop
+            .sessions
+            .into_iter()
+            .chain(phase.stop.requests)
+            .min()
+    };
+    let counts: Option<Vec<u64>> = phases.iter().map(most).collect();
+    let count = counts.map(|counts| counts.iter().sum::<u64>());
+    match count.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) if count <= WARMUP_MOST => Ok(count),
+        _ => Err(
+            "its warmup may play more than 10,000 conversations; --warmup-request-count or --num-warmup-sessions limits them",
+        ),
     }
 }
 
@@ -208,6 +246,32 @@ impl Streamed {
             format: format::open(setting)?,
             completion: Completion::new(plan, self.seed),
             ids: child_seed(self.seed, "dataset.conversation.id"),
+        })
+    }
+
+    /// The conversations that phases before the replay play: the first of the file, of which `begins` are.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not any more what it was.
+    pub fn before_replay(
+        &self,
+        plan: &Plan,
+        tokenizer: &dyn Tokenizer,
+        begins: &Begins,
+    ) -> Result<Corpus, DatasetError> {
+        let count = warmup_count(plan).unwrap_or(0).min(begins.due.len());
+        if count == 0 {
+            return Ok(Corpus::default());
+        }
+        let mut maker = self.maker(plan, tokenizer, 1)?;
+        let made = (0..count).zip(begins.first..).map(|(at, number)| {
+            let listed = begins.listed.as_ref().map(|listed| listed[at]);
+            maker.make(0, listed.unwrap_or(number))
+        });
+        Ok(Corpus {
+            conversations: made.collect::<Result<_, _>>()?,
+            ..Corpus::default()
         })
     }
 

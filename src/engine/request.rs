@@ -322,7 +322,8 @@ impl Engine {
     fn start_session(&mut self, number: u64) -> Session {
         let told = self.phases.running().schedule.conversation(number);
         let conversation = told.unwrap_or_else(|| self.workload.pick(self.phases.index(), number));
-        let made = self.workload.take_made(number);
+        // A warmup before the replay plays what was made before the run.
+        let made = told.and_then(|_| self.workload.take_made(number));
         let course = self.phases.running().schedule.course();
         let turn_count = match (&course, &made) {
             (Some(course), _) => course.turns,

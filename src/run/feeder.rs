@@ -89,6 +89,13 @@ struct FeederParts {
     core: Option<usize>,
 }
 
+impl FeederParts {
+    /// The phase that it makes requests for: the last.
+    fn replay(&self) -> usize {
+        self.plan.phases.len() - 1
+    }
+}
+
 /// A feeder at work.
 pub(super) struct Feeder {
     thread: JoinHandle<FedTally>,
@@ -176,7 +183,7 @@ fn lane(parts: &FeederParts, shard: Shard) -> (Lane, WorkerFeed) {
     let (producer, consumer) = RingBuffer::new(entries);
     let made_below = Arc::new(AtomicU64::new(0));
     let count = parts.timeline.len() as u64;
-    let mut sessions = Schedule::replayed(&parts.plan.phases[0], shard, count);
+    let mut sessions = Schedule::replayed(&parts.plan.phases[parts.replay()], shard, count);
     let lane = Lane {
         next: sessions.next(),
         sessions: Box::new(sessions),
@@ -312,7 +319,8 @@ impl Feeding<'_> {
             timeline,
             ..
         } = self.parts;
-        let Some((start, after)) = gate.started(0).zip(timeline.due(session)) else {
+        let Some((start, after)) = gate.started(self.parts.replay()).zip(timeline.due(session))
+        else {
             return;
         };
         let due: Tick = start.plus(clock.rate().ticks(after));

@@ -288,13 +288,18 @@ fn what_stays_whole_says_why() {
         ),
         (
             line.into(),
-            "--warmup-request-count 1 --stream-input always",
-            Some("without a warmup"),
+            "--warmup-duration 1 --stream-input always",
+            Some("its warmup may play more"),
         ),
         (
             format!("[{}]", line.trim()).into(),
             always,
             Some("JSON object"),
+        ),
+        (
+            line.into(),
+            "--warmup-request-count 1 --dataset-sampling-strategy random --stream-input always",
+            Some("its warmup does not play it in its order"),
         ),
         (
             line.into(),
