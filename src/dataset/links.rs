@@ -129,3 +129,48 @@ impl Links {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Entries go to one of a few conversations or to a new one, are left out, or take the place of those before.
+        #[test]
+        fn entries_and_turns_are_those_that_were_told(told in prop::collection::vec((0_u8..6, 0_u32..8, 1_u32..3), 0..60)) {
+            let mut links = Links::default();
+            let mut model: Vec<(Vec<u32>, u32)> = Vec::new();
+            for (entry, (kind, whose, turns)) in (0..).zip(told) {
+                let known = model.len().checked_sub(1).map(|last| last.min(whose as usize));
+                match (kind, known) {
+                    (0, _) => {
+                        prop_assert_eq!(links.pass(), entry);
+                    }
+                    (1 | 2, Some(at)) => {
+                        let anew = kind == 2;
+                        links.go_on(u32::try_from(at).unwrap(), turns, anew);
+                        if anew {
+                            model[at].0.clear();
+                        }
+                        model[at].0.push(entry);
+                        model[at].1 += turns;
+                    }
+                    _ => {
+                        let number = links.begin(turns);
+                        prop_assert_eq!(number as usize, model.len());
+                        model.push((vec![entry], turns));
+                    }
+                }
+            }
+            links.finish();
+            prop_assert_eq!(links.conversation_count() as usize, model.len());
+            let mut before = 0;
+            for (number, (entries, turns)) in (0..).zip(model) {
+                prop_assert_eq!(links.entries(number).collect::<Vec<_>>(), entries);
+                prop_assert_eq!(links.turns_before(number), before);
+                before += u64::from(turns);
+            }
+        }
+    }
+}
