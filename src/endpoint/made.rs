@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::bodies::{self, Known};
 use super::live::{Frames, Slot};
 use super::{Api, History, Reply};
-use crate::dataset::Conversation;
+use crate::dataset::{Conversation, Turn};
 
 /// Makes them.
 #[derive(Clone, Debug)]
@@ -180,11 +180,16 @@ impl Made {
         })
     }
 
-    /// Bytes of the bodies that are known.
+    /// Bytes of the bodies that are known, and about what the others are made from: the turns, and their texts here and in frames.
     #[must_use]
     pub fn body_bytes(&self) -> usize {
         let bodies = self.turns.iter().filter_map(|turn| turn.body.as_ref());
-        bodies.map(|body| body.len()).sum()
+        let turns = self.live.iter().flat_map(|live| &live.conversation.turns);
+        let from = turns.map(|turn| {
+            let texts = turn.texts.iter().map(String::len).sum::<usize>();
+            2 * (size_of::<Turn>() + texts)
+        });
+        bodies.map(|body| body.len()).chain(from).sum()
     }
 
     fn turn(&self, turn: u32) -> &MadeTurn {
