@@ -1,20 +1,32 @@
 #!/usr/bin/env python3
 """What a long trace costs when it is loaded, and when it is streamed: memory and time before the first request. See README.md."""
+import gzip
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
 
 import rig
 
-def write_trace(path, lines, per_second):
-    """A mooncake trace of short prompts in order of time."""
+def write_trace(path, lines, per_second, turns):
+    """A mooncake trace of short prompts in order of time; with several turns, 100 sessions at a time have one line each in turn."""
+    def line(number):
+        block, at = divmod(number, 100 * turns)
+        session = f'"session_id": "{block * 100 + at % 100}", ' if turns > 1 else ""
+        return f'{{"timestamp": {number * 1000 // per_second}, {session}"input_length": {16 + number % 9}, "output_length": 1}}\n'
     with open(path, "w", encoding="ascii") as file:
         for begin in range(0, lines, 100_000):
-            numbers = range(begin, min(begin + 100_000, lines))
-            file.write("".join(
-                f'{{"timestamp": {number * 1000 // per_second}, "input_length": {16 + number % 9}, "output_length": 1}}\n' for number in numbers))
+            file.write("".join(line(number) for number in range(begin, min(begin + 100_000, lines))))
+
+
+def pack(trace):
+    packed = trace.with_name(trace.name + ".gz")
+    with open(trace, "rb") as text, gzip.open(packed, "wb", compresslevel=1) as file:
+        shutil.copyfileobj(text, file, 1 << 20)
+    trace.unlink()
+    return packed
 
 
 def run(arguments, trace, way, end_ms, url, folder):
@@ -58,8 +70,12 @@ def high_water(pid):
 def body(arguments, folder):
     trace = folder / "trace.jsonl"
     rig.say(f"writing {arguments.lines} lines")
-    write_trace(trace, arguments.lines, arguments.per_second)
-    print(f"A trace of {arguments.lines:,} lines, {trace.stat().st_size >> 20} MiB, of which {arguments.seconds:g} s are replayed.\n")
+    write_trace(trace, arguments.lines, arguments.per_second, arguments.turns)
+    print(f"A trace of {arguments.lines:,} lines, {trace.stat().st_size >> 20} MiB, {arguments.turns} in each session, "
+          f"of which {arguments.seconds:g} s are replayed.\n")
+    if arguments.packed:
+        trace = pack(trace)
+        print(f"It is packed to {trace.stat().st_size >> 20} MiB.\n")
     print("| way | most memory, MiB | before and after the load, s | bodies not ready in time |\n|---|---|---|---|")
     with rig.Server(arguments.server_binary, arguments.server_core, folder, 2, 1) as server:
         for way in arguments.ways.split(","):
@@ -77,6 +93,8 @@ if __name__ == "__main__":
     made.add_argument("--per-second", type=int, default=200, help="its requests per second")
     made.add_argument("--seconds", type=float, default=20, help="how much of it is replayed")
     made.add_argument("--all-wait", action="store_true", help="leave nothing out: all lines wait for their time, and the run ends before most of them")
+    made.add_argument("--turns", type=int, default=1, help="lines of each session")
+    made.add_argument("--packed", action="store_true", help="pack it with gzip")
     made.add_argument("--limit-s", type=float, default=900, help="the longest that one run may take")
     made.add_argument("--ways", default="always,never", help="which ways: always is streamed, never is loaded")
     arguments = made.parse_args()

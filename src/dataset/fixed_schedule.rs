@@ -3,7 +3,7 @@
 //! In: a corpus with the file's timestamps, and the offsets asked for. Out: the same corpus with times after the schedule's zero, without
 //! what lies outside the offsets. Never: a request at a time that the file does not say.
 
-use super::{Conversation, Corpus, DatasetError};
+use super::{Conversation, Corpus, DatasetError, Turn};
 use std::path::Path;
 
 use crate::config::{DatasetPlan, FixedSchedule};
@@ -152,4 +152,29 @@ pub(super) fn settle(
         }
     }
     Ok(())
+}
+
+/// As [`settle`], of one conversation of a dataset whose `zero` is known. False where it has no turn left, or a time that it cannot have.
+pub(super) fn settle_one(
+    schedule: FixedSchedule,
+    (zero, speedup): (f64, f64),
+    conversation: &mut Conversation,
+) -> bool {
+    let within = |turn: &Turn| turn.timestamp_ms.is_none_or(|ms| is_within(schedule, ms));
+    conversation.turns.retain(within);
+    let Some(first) = conversation.turns.first_mut() else {
+        return false;
+    };
+    first.delay_ms = 0.0;
+    let begins = first.timestamp_ms.is_some();
+    let mut times = conversation
+        .turns
+        .iter_mut()
+        .filter_map(|turn| turn.timestamp_ms.as_mut());
+    begins
+        && times.all(|ms| {
+            let after = after(*ms, zero);
+            *ms = after.unwrap_or(0.0) / speedup;
+            after.is_some()
+        })
 }

@@ -196,17 +196,23 @@ pub(super) fn parse(
             Err(trouble) => return Err(broken(trouble, path)),
         };
         match entry {
-            Ok(Some(entry)) if reading.differs(&entry) => reading.refuse(&format!(
-                "{}:{line}: field session_id: an earlier line of this session builds its history in another way; {}",
-                path.display(),
-                format.one_way()
-            )),
+            Ok(Some(entry)) if reading.differs(&entry) => {
+                reading.refuse(&other_way(path, line, format.one_way()));
+            }
             Ok(Some(entry)) => reading.add(entry, path, line),
             Ok(None) => {}
             Err(reason) => reading.refuse(&format!("{}:{line}: {reason}", path.display())),
         }
     }
     Ok(())
+}
+
+/// What is said of a line that builds its session's history in another way than the lines before; `one_way` is what would be right.
+pub(super) fn other_way(path: &Path, line: u64, one_way: &str) -> String {
+    let path = path.display();
+    format!(
+        "{path}:{line}: field session_id: an earlier line of this session builds its history in another way; {one_way}"
+    )
 }
 
 /// The error of a file that cannot be read to its end.

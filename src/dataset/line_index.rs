@@ -2,15 +2,24 @@
 //!
 //! In: the offsets of entries, told once in order. Out: the line of any entry, read again. Never: bytes for each entry, or a whole file.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::Path;
+
+use crate::file;
 
 /// Entries whose places are known by one mark, and read together.
 const MARK_ENTRIES: u32 = 64;
 
 /// Bytes after which a mark is set although it has fewer entries.
 const MARK_BYTES: u64 = 1 << 20;
+
+/// Bytes of text that a reader of a packed file keeps at most, to be asked for again.
+pub(super) const REACH_MOST: u64 = 8 << 20;
+
+/// The same of a plain file, which can be read anywhere, but not for nothing.
+const REACH_PLAIN: u64 = 2 << 20;
 
 /// A mark for every 64 entries or 1 MiB, whichever comes first: 12 bytes each.
 #[derive(Debug, Default)]
@@ -21,6 +30,10 @@ pub(super) struct LineIndex {
     numbers: Vec<u32>,
     /// Where the file ends.
     end: u64,
+    /// The file is packed: its text, which the offsets are of, can only be read in order.
+    packed: bool,
+    /// Bytes that a reader keeps behind a mark that it may be asked for again.
+    reach: u64,
 }
 
 impl LineIndex {
@@ -36,20 +49,73 @@ impl LineIndex {
         }
     }
 
-    /// The file ends at `end`.
+    /// The file, of which all entries are told, ends at `end`.
     pub(super) fn finish(&mut self, end: u64) {
         self.end = end;
         self.offsets.shrink_to_fit();
         self.numbers.shrink_to_fit();
     }
+
+    /// The file is packed, and its entries are asked for as in `order`, or fewer of them. False where they lie too far apart for that.
+    pub(super) fn pack(&mut self, order: impl Iterator<Item = u32>) -> bool {
+        self.packed = true;
+        let (mut furthest, mut place) = (0, (0, 0));
+        let mut numbers = 0..0;
+        for number in order {
+            if !numbers.contains(&number) {
+                let Some(mark) = self.mark_of(number) else {
+                    return false;
+                };
+                let next = self.numbers.get(mark + 1).copied();
+                numbers = self.numbers[mark]..next.unwrap_or(u32::MAX);
+                place = self.place(mark);
+            }
+            self.reach = self.reach.max(u64::saturating_sub(furthest, place.1));
+            furthest = furthest.max(place.1);
+        }
+        self.reach <= REACH_MOST
+    }
+
+    /// Entries of one conversation stand apart, so that a reader comes back.
+    pub(super) fn come_back(&mut self) {
+        self.reach = self.reach.max(REACH_PLAIN);
+    }
+
+    /// The mark that entry `number` is under.
+    fn mark_of(&self, number: u32) -> Option<usize> {
+        let next = self.numbers.partition_point(|&first| first <= number);
+        next.checked_sub(1)
+    }
+
+    /// Where the entries under `mark` begin and end.
+    fn place(&self, mark: usize) -> (u64, u64) {
+        let end = self.offsets.get(mark + 1).copied();
+        (self.offsets[mark], end.unwrap_or(self.end))
+    }
 }
 
 /// Reads entries again: those under one mark at a time.
 pub(super) struct LineReader<'a> {
-    file: File,
+    text: Text,
     index: &'a LineIndex,
-    /// Which mark was read.
-    mark: Option<usize>,
+    /// What was read last, the latest behind.
+    blocks: VecDeque<Block>,
+    /// Bytes in them.
+    kept: u64,
+}
+
+/// Where a reader reads.
+enum Text {
+    /// Anywhere.
+    Plain(File),
+    /// In order; which mark comes next.
+    Packed(Box<dyn BufRead + Send>, usize),
+}
+
+/// The entries under one mark.
+#[derive(Default)]
+struct Block {
+    mark: usize,
     bytes: Vec<u8>,
     /// Begin and end in `bytes` of each entry.
     lines: Vec<(usize, usize)>,
@@ -58,47 +124,89 @@ pub(super) struct LineReader<'a> {
 impl<'a> LineReader<'a> {
     /// Opens `path`, which `index` is of.
     pub(super) fn open(path: &Path, index: &'a LineIndex) -> io::Result<LineReader<'a>> {
-        let file = File::open(path)?;
+        let text = if index.packed {
+            let text = file::text(path).map_err(io::Error::other)?;
+            Text::Packed(text, 0)
+        } else {
+            Text::Plain(File::open(path)?)
+        };
         Ok(LineReader {
-            file,
+            text,
             index,
-            mark: None,
-            bytes: Vec::new(),
-            lines: Vec::new(),
+            blocks: VecDeque::new(),
+            kept: 0,
         })
     }
 
     /// The line of entry `number`, without white space around it; `None` when the file has become too short.
     pub(super) fn line(&mut self, number: u32) -> io::Result<Option<&[u8]>> {
-        let next = self.index.numbers.partition_point(|&first| first <= number);
-        let Some(mark) = next.checked_sub(1) else {
+        let Some(mark) = self.index.mark_of(number) else {
             return Ok(None);
         };
-        if self.mark != Some(mark) {
-            self.read(mark)?;
-        }
+        let known = |blocks: &VecDeque<Block>| blocks.iter().rposition(|block| block.mark == mark);
+        let place = match known(&self.blocks) {
+            Some(place) => place,
+            None => {
+                self.read(mark)?;
+                known(&self.blocks).ok_or_else(|| io::Error::other("it was passed over"))?
+            }
+        };
+        let block = &self.blocks[place];
         let at = (number - self.index.numbers[mark]) as usize;
-        let place = self.lines.get(at);
-        Ok(place.map(|&(begin, end)| self.bytes[begin..end].trim_ascii()))
+        let line = block.lines.get(at);
+        Ok(line.map(|&(begin, end)| block.bytes[begin..end].trim_ascii()))
     }
 
+    /// Reads what is under `mark`, and what lies before it where that cannot be left out.
     fn read(&mut self, mark: usize) -> io::Result<()> {
-        self.mark = None;
-        let begin = self.index.offsets[mark];
-        let end = self.index.offsets.get(mark + 1);
-        let end = end.copied().unwrap_or(self.index.end);
-        let length = usize::try_from(end - begin).map_err(io::Error::other)?;
-        self.bytes.resize(length, 0);
-        self.file.seek(SeekFrom::Start(begin))?;
-        self.file.read_exact(&mut self.bytes)?;
-        self.lines.clear();
-        self.lines.extend(
-            lines_of(&self.bytes)
-                .filter(|line| !line.text.is_empty())
-                .map(|line| (line.begin, line.begin + line.text.len())),
-        );
-        self.mark = Some(mark);
+        let marks = match &self.text {
+            Text::Plain(_) => mark..mark + 1,
+            Text::Packed(_, next) => *next..mark + 1,
+        };
+        for mark in marks {
+            let mut block = self.make_room();
+            let (begin, end) = self.index.place(mark);
+            let length = usize::try_from(end - begin).map_err(io::Error::other)?;
+            block.mark = mark;
+            block.bytes.resize(length, 0);
+            match &mut self.text {
+                Text::Plain(file) => {
+                    file.seek(SeekFrom::Start(begin))?;
+                    file.read_exact(&mut block.bytes)?;
+                }
+                Text::Packed(text, next) => {
+                    if mark == 0 {
+                        io::copy(&mut text.by_ref().take(begin), &mut io::sink())?;
+                    }
+                    text.read_exact(&mut block.bytes)?;
+                    *next = mark + 1;
+                }
+            }
+            block.lines.clear();
+            block.lines.extend(
+                lines_of(&block.bytes)
+                    .filter(|line| !line.text.is_empty())
+                    .map(|line| (line.begin, line.begin + line.text.len())),
+            );
+            self.kept += length as u64;
+            self.blocks.push_back(block);
+        }
         Ok(())
+    }
+
+    /// Lets go of what is not to be read again, and gives back one block of it to be filled anew.
+    fn make_room(&mut self) -> Block {
+        let mut spare = Block::default();
+        while let Some(first) = self.blocks.front() {
+            // The one that comes next is not counted: it stands behind all of them.
+            let behind = self.kept - first.bytes.len() as u64;
+            if behind < self.index.reach {
+                break;
+            }
+            self.kept = behind;
+            spare = self.blocks.pop_front().unwrap_or_default();
+        }
+        spare
     }
 }
 
@@ -127,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_entry_is_found_again(lengths in prop::collection::vec(0_usize..40, 1..400), ended: bool, asked in prop::collection::vec(0_usize..400, 1..40)) {
+        fn any_entry_is_found_again(lengths in prop::collection::vec(0_usize..40, 1..400), ended: bool, asked in prop::collection::vec(0_u32..400, 1..40)) {
             // A length of 0 is an empty line, which is no entry.
             let mut text = lengths.iter().map(|n| "x".repeat(*n)).enumerate().map(|(at, x)| {
                 if x.is_empty() { " ".to_owned() } else { format!("{x}{at}") }
@@ -145,10 +253,21 @@ mod tests {
             }
             index.finish(text.len() as u64);
             prop_assert!(index.offsets.len() <= entries.len().div_ceil(MARK_ENTRIES as usize));
-            let mut reader = LineReader::open(file.path(), &index).unwrap();
-            for at in asked.into_iter().filter(|at| *at < entries.len()) {
-                let line = reader.line(u32::try_from(at).unwrap()).unwrap();
-                prop_assert_eq!(line, Some(entries[at].as_bytes()));
+            let asked: Vec<u32> = asked.into_iter().filter(|at| (*at as usize) < entries.len()).collect();
+            // In any order; then again from a packed file, which keeps as much as that order needs.
+            for packed in [false, true] {
+                if packed {
+                    let fast = flate2::Compression::fast();
+                    let mut packer = flate2::write::GzEncoder::new(Vec::new(), fast);
+                    packer.write_all(text.as_bytes()).unwrap();
+                    std::fs::write(file.path(), packer.finish().unwrap()).unwrap();
+                    prop_assert!(index.pack(asked.iter().copied()));
+                }
+                let mut reader = LineReader::open(file.path(), &index).unwrap();
+                for &at in &asked {
+                    let line = reader.line(at).unwrap();
+                    prop_assert_eq!(line, Some(entries[at as usize].as_bytes()));
+                }
             }
         }
     }

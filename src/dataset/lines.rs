@@ -16,7 +16,7 @@ use super::{ContextMode, Conversation, Corpus, DatasetError, Turn};
 use crate::config::Plan;
 
 /// Bad lines told of before the rest is only counted.
-const BAD_LINES_MAX: usize = 20;
+pub(super) const BAD_LINES_MAX: usize = 20;
 
 /// Bad lines told of when they are left out.
 const SKIPPED_TOLD: usize = 3;

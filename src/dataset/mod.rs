@@ -21,6 +21,7 @@ mod inputs_json;
 mod length;
 mod line_index;
 mod lines;
+mod links;
 mod media;
 mod multi_turn;
 mod pieces;
@@ -237,7 +238,7 @@ pub enum DatasetError {
 pub enum Dataset {
     /// All of it is.
     Loaded(Corpus),
-    /// Conversations of one turn each, made while the load is on.
+    /// Its conversations are made while the load is on.
     Streamed(Box<Streamed>, Begins),
 }
 

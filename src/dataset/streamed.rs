@@ -1,31 +1,43 @@
 //! A dataset that is read again while its requests are sent.
 //!
-//! In: a long trace, each line of which is one request. Out: when all are due, and the conversation of any of them, made when it is asked
-//! for. Never: more of the file in memory than a block of lines, or a conversation that depends on which were made before it.
+//! In: a long trace, each line of which is a part of one conversation. Out: when all are due, and any conversation, made when it is asked for.
+//! Never: more of the file in memory than some blocks of lines, or a conversation that depends on which were made before it.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::path::Path;
 
-use super::format::{self, Format, Purpose, Setting};
+use super::format::{self, Format, Purpose, Setting, broken};
 use super::line_index::{LineIndex, LineReader};
-use super::lines::Completion;
+use super::lines::{Completion, Entry};
+use super::links::Links;
 use super::seed::{child_seed, numbered};
 use super::survey::{Survey, Surveyed, survey};
 use super::synthetic::conversation_id;
 use super::trace::Ground;
-use super::{Begins, Conversation, DatasetError};
-use crate::config::{Arrivals, DatasetSource, FileFormat, FilePlan, Plan, Streaming};
-use crate::file::record_of;
+use super::{Begins, Conversation, Corpus, DatasetError, fixed_schedule};
+use crate::config::{
+    Arrivals, DatasetSource, FileFormat, FilePlan, FixedSchedule, PhasePlan, Plan, Sampling,
+    Streaming,
+};
+use crate::file::{self, Pieces, record_of};
 use crate::tokenizer::Tokenizer;
 
 /// Bytes in which a file shows how it goes on.
 const HEAD_BYTES: u64 = 4096;
 
+/// Conversations of a warmup, all made before it.
+const WARMUP_MOST: usize = 10_000;
+
 /// A file whose entries are made when they are asked for.
 pub struct Streamed {
     file: FilePlan,
     index: LineIndex,
+    links: Links,
+    schedule: FixedSchedule,
+    /// The schedule's zero, in milliseconds as the file has them.
+    zero: f64,
+    requests: u64,
     /// What prompts are made from, where there are any.
     ground: Option<Ground>,
     seed: u64,
@@ -54,12 +66,8 @@ pub(super) fn open(
         source,
     };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    let wanted = match plan.dataset.streaming {
-        Streaming::Always => true,
-        Streaming::Auto => metadata.len() >= Streaming::AUTO_BYTES,
-        Streaming::Never => false,
-    };
-    if !wanted {
+    let packed = metadata.is_file() && file::is_packed(path).map_err(unreadable)?;
+    if !is_wanted(plan.dataset.streaming, metadata.len(), packed) {
         return Ok(Attempt::Loaded(None));
     }
     let loaded = |why: &str| {
@@ -68,39 +76,103 @@ pub(super) fn open(
             format!("{shown} is loaded whole, and all its requests are made before the run: {why}");
         Ok(Attempt::Loaded(Some(note)))
     };
-    let followed = plan.phases.len() == 1 && plan.phases[0].arrivals == Arrivals::FixedSchedule;
+    let last = plan.phases.last();
+    let followed = last.is_some_and(|phase| phase.arrivals == Arrivals::FixedSchedule);
     let Some(schedule) = plan.dataset.fixed_schedule.filter(|_| followed) else {
-        return loaded("only a fixed schedule without a warmup is streamed");
+        return loaded("only a fixed schedule is streamed");
     };
+    if let Err(why) = warmup_count(plan) {
+        return loaded(why);
+    }
     if !metadata.is_file() {
         return loaded("it is no ordinary file, so it cannot be read twice");
     }
     if let Some(why) = unfit(plan, file) {
         return loaded(why);
     }
-    let mut bytes = File::open(path).map_err(unreadable)?;
-    if let Some(why) = unfit_head(&mut bytes).map_err(unreadable)? {
+    if let Some(why) = unfit_head(text(path, packed)?) {
         return loaded(why);
     }
     let setting = Setting::of(plan, file, tokenizer, seed);
-    match survey(bytes, setting, schedule)? {
+    match survey(Pieces::new(text(path, packed)?), packed, setting, schedule)? {
         Survey::Unfit(why) => loaded(why),
-        Survey::Done(Surveyed {
-            index,
-            begins,
-            notes,
-            asked,
-        }) => {
+        Survey::Done(surveyed) => {
+            let Surveyed {
+                index,
+                links,
+                zero,
+                requests,
+                begins,
+                notes,
+                asked,
+            } = *surveyed;
             let ground = asked.then(|| Ground::new(&setting)).transpose()?;
             let streamed = Streamed {
                 file: file.clone(),
                 index,
+                links,
+                schedule,
+                zero,
+                requests,
                 ground,
                 seed,
             };
             Ok(Attempt::Streamed(Box::new(streamed), begins, notes))
         }
     }
+}
+
+/// How many conversations may be played before the replay, which is the last phase; or why they cannot be made before it.
+fn warmup_count(plan: &Plan) -> Result<usize, &'static str> {
+    let phases = plan
+        .phases
+        .split_last()
+        .map_or(&[][..], |(_, before)| before);
+    if phases.is_empty() {
+        return Ok(0);
+    }
+    if plan.dataset.sampling != Sampling::Sequential {
+        return Err("its warmup does not play it in its order");
+    }
+    let most = |phase: &PhasePlan| {
+        phase
+            .stop
+            .sessions
+            .into_iter()
+            .chain(phase.stop.requests)
+            .min()
+    };
+    let counts: Option<Vec<u64>> = phases.iter().map(most).collect();
+    let count = counts.map(|counts| counts.iter().sum::<u64>());
+    match count.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) if count <= WARMUP_MOST => Ok(count),
+        _ => Err(
+            "its warmup may play more than 10,000 conversations; --warmup-request-count or --num-warmup-sessions limits them",
+        ),
+    }
+}
+
+/// A file of so many bytes is to be streamed if it can be.
+fn is_wanted(streaming: Streaming, bytes: u64, packed: bool) -> bool {
+    match streaming {
+        Streaming::Always => true,
+        Streaming::Auto if packed => bytes >= Streaming::AUTO_PACKED_BYTES,
+        Streaming::Auto => bytes >= Streaming::AUTO_BYTES,
+        Streaming::Never => false,
+    }
+}
+
+/// The bytes of the file at `path`; unpacked, where it is `packed`.
+fn text(path: &Path, packed: bool) -> Result<Box<dyn Read + Send>, DatasetError> {
+    if packed {
+        let text = file::text(path).map_err(|trouble| broken(trouble, path))?;
+        return Ok(text);
+    }
+    let file = File::open(path).map_err(|source| DatasetError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(Box::new(file))
 }
 
 /// Why a file cannot be streamed that `plan` speaks of like this.
@@ -113,7 +185,7 @@ fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
             "of all formats only single_turn, multi_turn and mooncake_trace are streamed",
         ),
         (
-            file.path.extension().is_some_and(|ending| ending == "json"),
+            file::is_tall(&file.path),
             "in a .json file an entry may take several lines",
         ),
         (
@@ -142,18 +214,14 @@ fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
     found.map(|(_, why)| why)
 }
 
-/// Why a file that begins like this cannot be streamed. An empty one can: it is refused in the same words.
-fn unfit_head(file: &mut File) -> std::io::Result<Option<&'static str>> {
+/// Why a text that begins like this cannot be streamed. An empty one can: it is refused in the same words. So is one that cannot be read.
+fn unfit_head(text: Box<dyn Read + Send>) -> Option<&'static str> {
     let mut head = Vec::new();
-    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-    file.rewind()?;
-    let compressed = [&[0x1f, 0x8b][..], &[0x28, 0xb5, 0x2f, 0xfd]];
-    if compressed.iter().any(|begin| head.starts_with(begin)) {
-        return Ok(Some("it is compressed, so no part of it can be read alone"));
-    }
+    let _ = text.take(HEAD_BYTES).read_to_end(&mut head);
     let first = head.trim_ascii_start().first();
-    Ok((first.is_some_and(|byte| *byte != b'{'))
-        .then_some("it is not one JSON object in each line"))
+    first
+        .is_some_and(|byte| *byte != b'{')
+        .then_some("it is not one JSON object in each line")
 }
 
 impl Streamed {
@@ -172,7 +240,8 @@ impl Streamed {
             ..Setting::of(plan, &self.file, tokenizer, self.seed)
         };
         Ok(Maker {
-            path: &self.file.path,
+            streamed: self,
+            plan,
             readers: readers.map_err(|source| self.unreadable(source))?,
             format: format::open(setting)?,
             completion: Completion::new(plan, self.seed),
@@ -180,10 +249,50 @@ impl Streamed {
         })
     }
 
+    /// The conversations that phases before the replay play: the first of the file, of which `begins` are.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not any more what it was.
+    pub fn before_replay(
+        &self,
+        plan: &Plan,
+        tokenizer: &dyn Tokenizer,
+        begins: &Begins,
+    ) -> Result<Corpus, DatasetError> {
+        let count = warmup_count(plan).unwrap_or(0).min(begins.due.len());
+        if count == 0 {
+            return Ok(Corpus::default());
+        }
+        let mut maker = self.maker(plan, tokenizer, 1)?;
+        let made = (0..count).zip(begins.first..).map(|(at, number)| {
+            let listed = begins.listed.as_ref().map(|listed| listed[at]);
+            maker.make(0, listed.unwrap_or(number))
+        });
+        Ok(Corpus {
+            conversations: made.collect::<Result<_, _>>()?,
+            ..Corpus::default()
+        })
+    }
+
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.file.path
+    }
+
+    /// Its requests within the offsets.
+    #[must_use]
+    pub fn request_count(&self) -> u64 {
+        self.requests
+    }
+
+    fn changed(&self, entry: u32, what: String) -> DatasetError {
+        DatasetError::Changed {
+            path: self.file.path.clone(),
+            entry: u64::from(entry) + 1,
+            what,
+        }
     }
 
     fn unreadable(&self, source: std::io::Error) -> DatasetError {
@@ -196,7 +305,8 @@ impl Streamed {
 
 /// Makes conversations, the same whatever was made before.
 pub struct Maker<'a> {
-    path: &'a Path,
+    streamed: &'a Streamed,
+    plan: &'a Plan,
     readers: Vec<LineReader<'a>>,
     format: Box<dyn Format + 'a>,
     completion: Completion<'a>,
@@ -204,44 +314,68 @@ pub struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The conversation of entry `number`, found by reader `reader`.
+    /// Conversation number `number`, whose entries reader `reader` finds, with its times after the schedule's zero.
     ///
     /// # Errors
     ///
     /// When the file is not any more what it was.
     pub fn make(&mut self, reader: usize, number: u32) -> Result<Conversation, DatasetError> {
-        let changed = |what: String| DatasetError::Changed {
-            path: self.path.to_owned(),
-            entry: u64::from(number) + 1,
-            what,
-        };
+        let streamed = self.streamed;
+        let trace = streamed.file.format.is_trace();
+        let mut overall = streamed.links.turns_before(number);
+        let mut made: Option<Conversation> = None;
+        let mut last = number;
+        for entry in streamed.links.entries(number) {
+            last = entry;
+            let mut found = self.entry(reader, entry)?;
+            if trace {
+                overall = u64::from(entry);
+            }
+            for turn in &mut found.turns {
+                self.completion.turn(turn, overall);
+                overall += 1;
+            }
+            match &mut made {
+                Some(conversation) => conversation.turns.extend(found.turns),
+                None => {
+                    made = Some(Conversation {
+                        id: match found.session {
+                            Some(session) => session,
+                            None => conversation_id(&mut numbered(self.ids, u64::from(number))),
+                        },
+                        turns: found.turns,
+                        context: found.context,
+                        system: found.system,
+                        ..Conversation::default()
+                    });
+                }
+            }
+        }
+        let mut conversation = made.unwrap_or_default();
+        if let Some(most) = self.plan.dataset.trace.delay_ms_most {
+            let turns = conversation.turns.iter_mut();
+            turns.for_each(|turn| turn.delay_ms = turn.delay_ms.min(most));
+        }
+        self.completion.system(&mut conversation);
+        let times = (streamed.zero, self.plan.dataset.trace.speedup);
+        if !fixed_schedule::settle_one(streamed.schedule, times, &mut conversation) {
+            return Err(streamed.changed(last, "its time is another one".to_owned()));
+        }
+        Ok(conversation)
+    }
+
+    /// Entry number `number` of the file.
+    fn entry(&mut self, reader: usize, number: u32) -> Result<Entry, DatasetError> {
+        let changed = |what: String| self.streamed.changed(number, what);
         let line = match self.readers[reader].line(number) {
             Ok(Some(line)) => line,
             Ok(None) => return Err(changed("it is not there any more".to_owned())),
             Err(error) => return Err(changed(error.to_string())),
         };
-        let overall = u64::from(number);
-        self.format.go_to(overall);
+        self.format.go_to(u64::from(number));
         let entry = record_of(line, 0).and_then(|record| self.format.entry(record));
         let entry = entry.map_err(changed)?;
-        let entry = entry.ok_or_else(|| changed("it has become empty".to_owned()))?;
-        let mut conversation = Conversation {
-            id: match entry.session {
-                Some(session) => session,
-                None => conversation_id(&mut numbered(self.ids, overall)),
-            },
-            turns: entry.turns,
-            context: entry.context,
-            system: entry.system,
-            ..Conversation::default()
-        };
-        conversation.turns.truncate(1);
-        for turn in &mut conversation.turns {
-            turn.delay_ms = 0.0;
-            self.completion.turn(turn, overall);
-        }
-        self.completion.system(&mut conversation);
-        Ok(conversation)
+        entry.ok_or_else(|| changed("it has become empty".to_owned()))
     }
 
     /// What the user should know of all that was made.

@@ -3,28 +3,32 @@
 //! In: a file of JSON Lines that can be read twice. Out: when each entry is due and where it is, or every bad line. Never: keeps an entry,
 //! or makes a prompt.
 
-use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Read};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use super::format::{self, Purpose, Setting};
-use super::line_index::{LineIndex, lines_of};
-use super::lines::{Bad, Entry, Unknown};
+use super::format::{self, Purpose, Setting, broken, other_way};
+use super::line_index::LineIndex;
+use super::lines::{BAD_LINES_MAX, Bad, Unknown};
+use super::links::Links;
 use super::seed::{child_seed, numbered};
 use super::synthetic::conversation_id;
+use super::trace::mixed;
 use super::{Begins, ContextMode, DatasetError, fixed_schedule};
 use crate::clock::Nanos;
 use crate::config::FixedSchedule;
-use crate::file::record_of;
+use crate::file::{Cut, Pieces, Records};
 
-/// Bytes that one thread looks at at once; a longer line is looked at whole.
-const PIECE_BYTES: usize = 4 << 20;
+mod seen;
+
+use seen::{EntrySeen, Seen, SessionKey, look};
+
+/// Why a packed file is loaded.
+const FAR: &str = "it is packed, and its lines are so far from the order of their times that they cannot be read in it";
 
 /// What the pass found.
 pub(super) enum Survey {
     /// All that a replay needs.
-    Done(Surveyed),
+    Done(Box<Surveyed>),
     /// Some line does not stand for itself; why.
     Unfit(&'static str),
 }
@@ -32,56 +36,39 @@ pub(super) enum Survey {
 /// What a replay needs.
 pub(super) struct Surveyed {
     pub(super) index: LineIndex,
+    pub(super) links: Links,
+    /// The schedule's zero, in milliseconds as the file has them.
+    pub(super) zero: f64,
+    /// Requests within the offsets.
+    pub(super) requests: u64,
     pub(super) begins: Begins,
     pub(super) notes: Vec<String>,
     /// There are prompts to be made.
     pub(super) asked: bool,
 }
 
-/// Reads all of `file`, which is the one that `setting` names.
+/// Reads all of the file that `setting` names, which is `packed` or not, and whose text `pieces` are.
 pub(super) fn survey(
-    mut file: File,
+    mut pieces: Pieces,
+    packed: bool,
     setting: Setting<'_>,
     schedule: FixedSchedule,
 ) -> Result<Survey, DatasetError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let path = &setting.file.path;
-    let unreadable = |source| DatasetError::Unreadable {
-        path: path.clone(),
-        source,
-    };
-    let mut pass = Pass {
-        path,
-        ids: child_seed(setting.seed, "dataset.conversation.id"),
-        schedule,
-        speedup: setting.trace.speedup,
-        index: LineIndex::default(),
-        bad: Bad::default(),
-        unknown: Unknown::default(),
-        due_ms: Vec::new(),
-        numbers: Numbers::default(),
-        sessions: Vec::new(),
-        entries: 0,
-        timed: 0,
-        first_line: 0,
-        missing: None,
-        asked: false,
-        lines: 0,
-        offset: 0,
-    };
-    let mut carried = Vec::new();
+    let mut pass = Pass::new(packed, setting, schedule)?;
     loop {
         let pieces: Vec<Vec<u8>> = (0..threads)
-            .map_while(|_| next_piece(&mut file, &mut carried).transpose())
-            .collect::<io::Result<_>>()
-            .map_err(unreadable)?;
+            .map_while(|_| pieces.next_piece().transpose())
+            .collect::<Result<_, _>>()
+            .map_err(|trouble| broken(trouble, path))?;
         if pieces.is_empty() {
             break;
         }
         let seen: Vec<Result<Seen, DatasetError>> = std::thread::scope(|scope| {
             let looking: Vec<_> = pieces
                 .iter()
-                .map(|piece| scope.spawn(|| look(piece, setting)))
+                .map(|piece| scope.spawn(|| look(piece, setting, schedule)))
                 .collect();
             let seen = looking.into_iter().map(std::thread::ScopedJoinHandle::join);
             seen.map(|seen| seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -95,215 +82,206 @@ pub(super) fn survey(
             pass.add(piece.len() as u64, seen)?;
         }
     }
-    let known = format::open(setting)?.known();
-    pass.finish(known)
-}
-
-/// The next whole lines of `file`; `None` at its end. `carried` is the beginning of a line.
-fn next_piece(file: &mut File, carried: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
-    let mut piece = std::mem::take(carried);
-    loop {
-        let room = PIECE_BYTES.saturating_sub(piece.len()).max(PIECE_BYTES / 4);
-        piece.reserve(room);
-        let read = file.by_ref().take(room as u64).read_to_end(&mut piece)?;
-        if read < room {
-            return Ok((!piece.is_empty()).then_some(piece));
-        }
-        if let Some(end) = memchr::memrchr(b'\n', &piece) {
-            *carried = piece.split_off(end + 1);
-            return Ok(Some(piece));
-        }
-    }
-}
-
-/// What one piece of the file shows. Lines are numbered in the piece, from 1.
-#[derive(Default)]
-struct Seen {
-    lines: u64,
-    entries: Vec<EntrySeen>,
-    bad: Vec<(u64, String)>,
-    /// New names of unknown fields, by line.
-    unknown: Vec<(u64, String)>,
-    /// The line of the first entry.
-    first_line: Option<u64>,
-    /// The first entry without a timestamp, its line and its session.
-    untimed: Option<(usize, u64, Option<String>)>,
-    asked: bool,
-    unfit: Option<&'static str>,
-}
-
-struct EntrySeen {
-    /// Where it begins in the piece.
-    at: usize,
-    /// NaN where it has none.
-    timestamp_ms: f64,
-    session: Option<u64>,
-}
-
-fn look(piece: &[u8], setting: Setting<'_>) -> Result<Seen, DatasetError> {
-    let mut seen = Seen::default();
-    let mut format = format::open(Setting {
-        purpose: Purpose::Check,
-        ..setting
-    })?;
-    for line in lines_of(piece) {
-        seen.lines += 1;
-        if line.text.trim_ascii().is_empty() {
-            continue;
-        }
-        // A check hangs on the line alone, so its number does not matter.
-        let entry = record_of(line.text, 0).and_then(|record| format.entry(record));
-        match entry {
-            Ok(Some(entry)) => seen.add(line.begin, entry),
-            Ok(None) => seen.unfit = Some("it has lines that stand for no request"),
-            Err(reason) => seen.bad.push((seen.lines, reason)),
-        }
-    }
-    Ok(seen)
-}
-
-impl Seen {
-    /// `at`: where the entry begins in the piece.
-    fn add(&mut self, at: usize, entry: Entry) {
-        let line = self.lines;
-        self.unfit = self.unfit.or_else(|| unfit(&entry));
-        for name in entry.unknown {
-            if !self.unknown.iter().any(|(_, known)| *known == name) {
-                self.unknown.push((line, name));
-            }
-        }
-        self.first_line.get_or_insert(line);
-        let Some(turn) = entry.turns.first() else {
-            return;
-        };
-        self.asked |= turn.texts.is_empty()
-            && turn.messages.is_empty()
-            && turn.payload.is_none()
-            && turn.media.is_empty();
-        if turn.timestamp_ms.is_none() && self.untimed.is_none() {
-            self.untimed = Some((self.entries.len(), line, entry.session.clone()));
-        }
-        self.entries.push(EntrySeen {
-            at,
-            timestamp_ms: turn.timestamp_ms.unwrap_or(f64::NAN),
-            session: entry.session.map(|session| {
-                let mut hasher = DefaultHasher::new();
-                session.hash(&mut hasher);
-                hasher.finish()
-            }),
-        });
-    }
-}
-
-/// Why an entry cannot be made alone.
-fn unfit(entry: &Entry) -> Option<&'static str> {
-    match entry.turns.as_slice() {
-        [_] if entry.context == ContextMode::RecordedReplies => {
-            Some("it has conversations with recorded replies")
-        }
-        [turn] if !turn.headers.is_empty() => Some("it has turns with headers of their own"),
-        [_] => None,
-        _ => Some("it has conversations of several turns"),
-    }
+    pass.finish()
 }
 
 /// What the pass has kept so far.
 struct Pass<'a> {
+    setting: Setting<'a>,
     path: &'a Path,
+    packed: bool,
     ids: u64,
     schedule: FixedSchedule,
-    /// Times are divided by this.
-    speedup: f64,
+    /// What would be right for a session that builds its history in two ways.
+    one_way: &'static str,
     index: LineIndex,
+    links: Links,
     bad: Bad,
     unknown: Unknown,
-    /// Of the entries within the offsets.
+    /// When conversations begin, of those within the offsets.
     due_ms: Vec<f64>,
     numbers: Numbers,
-    /// Hashes of all session ids; equal ones are lines of one conversation.
-    sessions: Vec<u64>,
-    entries: u32,
+    sessions: HashMap<SessionKey, Known>,
+    /// The first lines that have another form than their session, by conversation, and how many there are.
+    mixed: BTreeMap<(u32, u64), String>,
+    mixed_count: usize,
     timed: u64,
+    requests: u64,
+    /// The latest time within the offsets.
+    latest_ms: f64,
     /// The line of the first entry.
     first_line: u64,
-    /// Line and id of the first conversation without a timestamp.
-    missing: Option<(u64, String)>,
+    /// The first conversation that begins without a timestamp: its number, the line and its id.
+    missing: Option<(u32, u64, String)>,
     /// There are prompts to be made.
     asked: bool,
     lines: u64,
     offset: u64,
 }
 
-impl Pass<'_> {
+/// What is known of a session: 20 bytes with its key.
+struct Known {
+    conversation: u32,
+    context: ContextMode,
+    form: u8,
+    /// It has a turn within the offsets.
+    begun: bool,
+}
+
+impl<'a> Pass<'a> {
+    fn new(
+        packed: bool,
+        setting: Setting<'a>,
+        schedule: FixedSchedule,
+    ) -> Result<Pass<'a>, DatasetError> {
+        Ok(Pass {
+            path: &setting.file.path,
+            packed,
+            ids: child_seed(setting.seed, "dataset.conversation.id"),
+            schedule,
+            one_way: format::open(setting)?.one_way(),
+            index: LineIndex::default(),
+            links: Links::default(),
+            bad: Bad::default(),
+            unknown: Unknown::default(),
+            due_ms: Vec::new(),
+            numbers: Numbers::default(),
+            sessions: HashMap::new(),
+            mixed: BTreeMap::new(),
+            mixed_count: 0,
+            timed: 0,
+            requests: 0,
+            latest_ms: 0.0,
+            first_line: 0,
+            missing: None,
+            asked: false,
+            lines: 0,
+            offset: 0,
+            setting,
+        })
+    }
+
     fn add(&mut self, bytes: u64, seen: Seen) -> Result<(), DatasetError> {
-        for (line, reason) in &seen.bad {
-            let place = format!("{}:{}", self.path.display(), self.lines + line);
-            self.bad.refuse(&format!("{place}: {reason}"));
-        }
         for (line, name) in seen.unknown {
             self.unknown.add(name, self.path, self.lines + line);
         }
-        if let Some(line) = seen.first_line.filter(|_| self.first_line == 0) {
-            self.first_line = self.lines + line;
-        }
-        if let Some((at, line, session)) = seen.untimed.filter(|_| self.missing.is_none()) {
-            let number = u64::from(self.entries) + at as u64;
-            let id = session.unwrap_or_else(|| conversation_id(&mut numbered(self.ids, number)));
-            self.missing = Some((self.lines + line, id));
+        let first = seen.entries.first();
+        if let Some(entry) = first.filter(|_| self.first_line == 0) {
+            self.first_line = self.lines + entry.line;
         }
         self.asked |= seen.asked;
+        let mut bad = seen.bad.into_iter().peekable();
         for entry in seen.entries {
-            let number = self.entries;
-            self.entries = number.checked_add(1).ok_or_else(|| {
-                DatasetError::Schedule(format!(
-                    "{}: more than {} entries; split the file",
-                    self.path.display(),
-                    u32::MAX
-                ))
-            })?;
-            self.index.add(number, self.offset + entry.at as u64);
-            self.sessions.extend(entry.session);
-            self.timed += u64::from(!entry.timestamp_ms.is_nan());
-            if fixed_schedule::is_within(self.schedule, entry.timestamp_ms) {
-                self.due_ms.push(entry.timestamp_ms);
-                self.numbers.add(number);
+            while let Some((line, reason)) = bad.next_if(|(line, _)| *line < entry.line) {
+                self.refuse(line, &reason);
             }
+            self.entry(&entry)?;
+        }
+        for (line, reason) in bad {
+            self.refuse(line, &reason);
         }
         self.lines += seen.lines;
         self.offset += bytes;
         Ok(())
     }
 
-    fn finish(mut self, known: &str) -> Result<Survey, DatasetError> {
+    fn refuse(&mut self, line: u64, reason: &str) {
+        let place = format!("{}:{}", self.path.display(), self.lines + line);
+        self.bad.refuse(&format!("{place}: {reason}"));
+    }
+
+    fn entry(&mut self, entry: &EntrySeen) -> Result<(), DatasetError> {
+        let number = self.links.entry_count();
+        if number == u32::MAX {
+            return Err(DatasetError::Schedule(format!(
+                "{}: more than {number} entries; split the file",
+                self.path.display()
+            )));
+        }
+        self.index.add(number, self.offset + entry.at as u64);
+        let line = self.lines + entry.line;
+        let Some((conversation, begun)) = self.place(entry, line) else {
+            return Ok(());
+        };
+        self.timed += u64::from(entry.timed);
+        self.requests += u64::from(entry.within);
+        self.latest_ms = self.latest_ms.max(entry.latest_ms);
+        match entry.first.filter(|_| !begun) {
+            Some(ms) if ms.is_nan() => {
+                let earlier = self.missing.as_ref().map_or(u32::MAX, |missing| missing.0);
+                if conversation < earlier {
+                    let id = match &entry.session {
+                        Some((_, id)) => id.clone(),
+                        None => conversation_id(&mut numbered(self.ids, u64::from(conversation))),
+                    };
+                    self.missing = Some((conversation, line, id));
+                }
+            }
+            Some(ms) => {
+                self.due_ms.push(ms);
+                self.numbers.add(conversation);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The conversation that `entry` belongs to, and whether it had a turn within the offsets before; `None` where it cannot.
+    fn place(&mut self, entry: &EntrySeen, line: u64) -> Option<(u32, bool)> {
+        let trace = self.setting.file.format.is_trace();
+        let begins = entry.first.is_some();
+        let Some((key, id)) = &entry.session else {
+            return Some((self.links.begin(entry.turns), false));
+        };
+        let Some(known) = self.sessions.get_mut(key) else {
+            let conversation = self.links.begin(entry.turns);
+            let known = Known {
+                conversation,
+                context: entry.context,
+                form: entry.form,
+                begun: begins,
+            };
+            self.sessions.insert(*key, known);
+            return Some((conversation, false));
+        };
+        let (conversation, begun) = (known.conversation, known.begun);
+        if known.context != entry.context {
+            self.bad.refuse(&other_way(self.path, line, self.one_way));
+            self.links.pass();
+            return None;
+        }
+        if known.form != entry.form {
+            let said = mixed(self.path, line, id, (known.form, entry.form));
+            self.mixed.insert((conversation, line), said);
+            self.mixed_count += 1;
+            if self.mixed.len() > BAD_LINES_MAX {
+                self.mixed.pop_last();
+            }
+            self.links.pass();
+            return None;
+        }
+        known.begun |= begins;
+        if trace && !begins {
+            // Of a trace, lines outside the offsets are left out before prompts are made.
+            self.links.pass();
+        } else {
+            let anew = trace && !begun;
+            self.links.go_on(conversation, entry.turns, anew);
+        }
+        Some((conversation, begun))
+    }
+
+    fn finish(mut self) -> Result<Survey, DatasetError> {
         self.bad.check(self.path)?;
-        if self.entries == 0 {
+        if self.links.entry_count() == 0 {
             return Err(DatasetError::Empty(self.path.to_owned()));
         }
-        self.sessions.sort_unstable();
-        if self.sessions.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Ok(Survey::Unfit("it has conversations of several turns"));
-        }
         drop(std::mem::take(&mut self.sessions));
-        let path = Some(self.path);
-        if self.timed == 0 {
-            return Err(fixed_schedule::untimed(path, self.first_line));
-        }
-        // Of one turn without a time, as of a conversation with one, nobody knows whether it lies within the offsets.
-        if self.due_ms.is_empty() && self.missing.is_none() {
-            return Err(fixed_schedule::nothing_within(self.schedule, path));
-        }
-        if let Some((line, id)) = &self.missing {
-            return Err(fixed_schedule::first_untimed(path, *line, id));
-        }
-        let first = self.due_ms.iter().copied().fold(f64::INFINITY, f64::min);
-        let zero = fixed_schedule::zero(self.schedule, first);
-        let late = |ms: &f64| fixed_schedule::after(*ms, zero).is_none();
-        if let Some(at) = self.due_ms.iter().position(late) {
-            let line = self.line_of(at)?;
-            return Err(fixed_schedule::too_late(path, line, self.due_ms[at], zero));
-        }
+        self.links.finish();
+        self.numbers.sort(&mut self.due_ms);
+        let zero = self.zero()?;
         // Of the same size, so that they take each other's memory.
-        let speedup = self.speedup;
+        let speedup = self.setting.trace.speedup;
         let mut due: Vec<Nanos> = self
             .due_ms
             .into_iter()
@@ -312,6 +290,19 @@ impl Pass<'_> {
             .collect();
         due.shrink_to_fit();
         self.index.finish(self.offset);
+        let (links, numbers) = (&self.links, &self.numbers);
+        let entries = |place| links.entries(numbers.at(place));
+        if self.packed {
+            let in_file = 0..u32::try_from(due.len()).unwrap_or(u32::MAX);
+            let index = &mut self.index;
+            if !index.pack(in_turn(&due).flat_map(entries))
+                || !index.pack(in_file.flat_map(entries))
+            {
+                return Ok(Survey::Unfit(FAR));
+            }
+        } else if links.is_listed() {
+            self.index.come_back();
+        }
         let begins = Begins {
             due,
             first: self.numbers.first,
@@ -320,38 +311,91 @@ impl Pass<'_> {
                 listed
             }),
         };
-        Ok(Survey::Done(Surveyed {
+        let known = format::open(self.setting)?.known();
+        Ok(Survey::Done(Box::new(Surveyed {
             index: self.index,
+            links: self.links,
+            zero,
+            requests: self.requests,
             begins,
             notes: self.unknown.notes(known).collect(),
             asked: self.asked,
-        }))
+        })))
     }
 
-    /// The line of the entry that is number `at` within the offsets, found by reading the file once more.
-    fn line_of(&self, at: usize) -> Result<u64, DatasetError> {
-        let listed = self.numbers.listed.as_ref().and_then(|all| all.get(at));
-        let number = listed.map_or(self.numbers.first as usize + at, |number| *number as usize);
-        let unreadable = |source| DatasetError::Unreadable {
-            path: self.path.to_owned(),
-            source,
-        };
-        let file = BufReader::new(File::open(self.path).map_err(unreadable)?);
-        let mut entries = 0;
-        for (line, text) in (1..).zip(file.split(b'\n')) {
-            if text.map_err(unreadable)?.trim_ascii().is_empty() {
-                continue;
-            }
-            if entries == number {
-                return Ok(line);
-            }
-            entries += 1;
+    /// The schedule's zero, where all conversations have the times that they need.
+    fn zero(&mut self) -> Result<f64, DatasetError> {
+        let path = Some(self.path);
+        if self.timed == 0 {
+            return Err(fixed_schedule::untimed(path, self.first_line));
         }
-        Ok(0)
+        // Of one turn without a time, as of a conversation with one, nobody knows whether it lies within the offsets.
+        if self.due_ms.is_empty() && self.missing.is_none() {
+            return Err(fixed_schedule::nothing_within(self.schedule, path));
+        }
+        let untold = self.mixed_count - self.mixed.len();
+        let more = std::iter::repeat_n(String::new(), untold);
+        let told = std::mem::take(&mut self.mixed).into_values();
+        told.chain(more).for_each(|said| self.bad.refuse(&said));
+        self.bad.check(self.path)?;
+        if let Some((_, line, id)) = &self.missing {
+            return Err(fixed_schedule::first_untimed(path, *line, id));
+        }
+        let first = self.due_ms.iter().copied().fold(f64::INFINITY, f64::min);
+        let zero = fixed_schedule::zero(self.schedule, first);
+        if fixed_schedule::after(self.latest_ms, zero).is_none() {
+            let (line, ms) = self.first_late(zero)?;
+            return Err(fixed_schedule::too_late(path, line, ms, zero));
+        }
+        Ok(zero)
+    }
+
+    /// Line and time of the first turn of the first conversation that has one too long after `zero`, found by reading the file once more.
+    fn first_late(&self, zero: f64) -> Result<(u64, f64), DatasetError> {
+        let mut whose = vec![u32::MAX; self.links.entry_count() as usize];
+        for conversation in 0..self.links.conversation_count() {
+            for entry in self.links.entries(conversation) {
+                whose[entry as usize] = conversation;
+            }
+        }
+        let trouble = |trouble| broken(trouble, self.path);
+        let mut format = format::open(Setting {
+            purpose: Purpose::Check,
+            ..self.setting
+        })?;
+        let late = |ms: &f64| {
+            let within = fixed_schedule::is_within(self.schedule, *ms);
+            within && fixed_schedule::after(*ms, zero).is_none()
+        };
+        let mut found = (u32::MAX, 0, self.latest_ms);
+        let records = Records::open(self.path, Cut::Json).map_err(trouble)?;
+        for (record, conversation) in records.zip(whose) {
+            let record = record.map_err(trouble)?;
+            let line = record.line;
+            // It was right a moment ago.
+            let turns = format.entry(record).ok().flatten();
+            let turns = turns.into_iter().flat_map(|entry| entry.turns);
+            let ms = turns.filter_map(|turn| turn.timestamp_ms).find(late);
+            if let Some(ms) = ms.filter(|_| conversation < found.0) {
+                found = (conversation, line, ms);
+            }
+        }
+        Ok((found.1, found.2))
     }
 }
 
-/// Ascending numbers; a list only from the first gap on.
+/// Places in `due`, in the order of the times; equal ones keep theirs.
+fn in_turn(due: &[Nanos]) -> Box<dyn Iterator<Item = u32>> {
+    let count = u32::try_from(due.len()).unwrap_or(u32::MAX);
+    if due.is_sorted() {
+        return Box::new(0..count);
+    }
+    let mut order: Vec<u32> = (0..count).collect();
+    order.sort_unstable_by_key(|&place| (due[place as usize], place));
+    Box::new(order.into_iter())
+}
+
+/// Numbers, each once; a list only from the first on that does not follow the one before.
 #[derive(Default)]
 struct Numbers {
     first: u32,
@@ -360,6 +404,14 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// The one at `place`, which there is.
+    fn at(&self, place: u32) -> u32 {
+        match &self.listed {
+            Some(listed) => listed[place as usize],
+            None => self.first + place,
+        }
+    }
+
     fn add(&mut self, number: u32) {
         if self.count == 0 {
             self.first = number;
@@ -372,5 +424,18 @@ impl Numbers {
             self.listed = Some(listed);
         }
         self.count += 1;
+    }
+
+    /// Puts them in order, and `of` each of them with it.
+    fn sort(&mut self, of: &mut Vec<f64>) {
+        let Some(listed) = self.listed.as_mut().filter(|listed| !listed.is_sorted()) else {
+            return;
+        };
+        let mut pairs: Vec<(u32, f64)> = listed.drain(..).zip(of.drain(..)).collect();
+        pairs.sort_unstable_by_key(|pair| pair.0);
+        for (number, value) in pairs {
+            listed.push(number);
+            of.push(value);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Bodies that are known before they are sent.
 //!
-//! In: the plan and the corpus, or one conversation of a streamed dataset. Out: shared bytes for each turn that needs no live reply; the others
+//! In: the plan and the corpus. Out: shared bytes for each turn that needs no live reply; the others
 //! by joining what is known of them with the replies. Never: renders a turn on a worker, unless its dialect's bodies do not come apart.
 
 use std::sync::Arc;
@@ -20,10 +20,10 @@ pub struct Bodies {
 
 /// What is known of one conversation.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    turns: Vec<Option<Arc<[u8]>>>,
+pub(super) struct Known {
+    pub(super) turns: Vec<Option<Arc<[u8]>>>,
     /// Of turns that wait for live replies.
-    frames: Option<Frames>,
+    pub(super) frames: Option<Frames>,
 }
 
 impl Bodies {
@@ -104,41 +104,13 @@ impl Bodies {
     }
 }
 
-/// A request that was made while the load was on, from a dataset that is streamed: what else would be asked of the corpus.
-#[derive(Debug)]
-pub struct Made {
-    /// Id of its conversation in files.
-    pub id: String,
-    /// Output limit.
-    pub max_tokens: Option<u32>,
-    /// Pictures in it.
-    pub image_count: u32,
-    /// How long its sounds last, in nanoseconds.
-    pub sound_ns: u64,
-    /// Its body.
-    pub body: Arc<[u8]>,
-}
-
-impl Made {
-    /// Renders the only turn of `conversation`. Panics when it has none.
-    #[must_use]
-    pub fn new(api: &Api, conversation: Conversation) -> Made {
-        Made {
-            body: api.render(&conversation, 0, &[]).into(),
-            max_tokens: conversation.turns[0].max_tokens,
-            image_count: conversation.image_count(0),
-            sound_ns: conversation.sound_ns(0),
-            id: conversation.id,
-        }
-    }
-}
-
 /// Some turns wait for live replies.
 fn is_live(conversation: &Conversation) -> bool {
     conversation.context == ContextMode::LiveReplies && conversation.turns.len() > 1
 }
 
-fn render_known(api: &Api, slot: Option<&Slot>, conversation: &Conversation) -> Known {
+/// Renders what can be known of `conversation` before it is played.
+pub(super) fn render_known(api: &Api, slot: Option<&Slot>, conversation: &Conversation) -> Known {
     let live = conversation.context == ContextMode::LiveReplies;
     let known = |turn| turn == 0 || !live;
     let turns = (0..conversation.turns.len())

@@ -99,7 +99,8 @@ pub trait Workload {
     fn made_below(&self) -> Option<u64> {
         None
     }
-    /// What was made during the run for the one turn of `session`; asked once for each session, in their order.
+    /// What was made during the run for `session` of a fixed schedule; asked once for each session, in their order. Its conversation and its bodies are asked of
+    /// that then, and not of the workload.
     fn take_made(&mut self, _session: u64) -> Option<Arc<Made>> {
         None
     }

@@ -28,6 +28,7 @@ mod listen;
 mod phase;
 mod prefill;
 mod request;
+mod session;
 mod tls;
 mod tunnel;
 mod unsent;

@@ -49,6 +49,8 @@ pub(super) struct Running {
     blocked: bool,
     /// When the last turn became ready.
     ripened: Tick,
+    /// Turns of the sessions that a replay has begun, without those that are not due before its deadline.
+    pub(super) due_turns: u64,
     /// Turns that were waited for at the end and not due before it, with those behind them.
     pub(super) not_due: u64,
 }
@@ -145,6 +147,7 @@ impl Running {
             cut: false,
             blocked: false,
             ripened: Tick(0),
+            due_turns: 0,
             not_due: 0,
             schedule,
         }

@@ -2,67 +2,22 @@
 //!
 //! In: intents of the schedule. Out: connects and sends. Never: makes a body that could have been made before it is due.
 
-use std::sync::Arc;
-
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::clock::Tick;
 use crate::config::{ConnectionReuse, PhaseKind};
 use crate::driver::{ConnId, Op};
-use crate::endpoint::{History, Made, Reply};
-use crate::record::{Exchange, Outcome, ReplyReader, RequestId};
-use crate::schedule::{Course, Intent, IntentKind};
+use crate::endpoint::{History, Reply};
+use crate::record::{Exchange, Outcome, RequestId};
+use crate::schedule::{Intent, IntentKind};
 use crate::wire::Fault;
 
 use super::conn::State;
 use super::flight::Flight;
 use super::phase::Waiting;
+pub(super) use super::session::Session;
 use super::{Engine, Workload};
-
-/// One playing of a conversation.
-#[derive(Debug)]
-pub(super) struct Session {
-    /// Number within its phase over all workers.
-    pub(super) number: u64,
-    uuid: u128,
-    conversation: u32,
-    turn: u32,
-    turn_count: u32,
-    url: u16,
-    /// What was said in earlier turns; kept only where a later turn needs it.
-    history: History,
-    /// The next turn's body, where it hangs on replies.
-    body: Option<Arc<[u8]>>,
-    /// Reads the reply to the turn under way, where a later one needs it.
-    pub(super) reader: Option<ReplyReader>,
-    /// Its own connection, with sticky sessions.
-    conn: Option<ConnId>,
-    /// When its turns are due, with users.
-    course: Option<Course>,
-}
-
-impl Session {
-    /// The turn under way is its last.
-    pub(super) fn is_last_turn(&self) -> bool {
-        self.turn + 1 >= self.turn_count
-    }
-
-    /// Its conversation, and the turn under way or waited for.
-    pub(super) fn place(&self) -> (u32, u32) {
-        (self.conversation, self.turn)
-    }
-
-    /// The connection kept for its next turn, which may have been closed since.
-    pub(super) fn own_connection(&self) -> Option<ConnId> {
-        self.conn
-    }
-
-    /// Its next turn goes out on `conn`.
-    pub(super) fn keep(&mut self, conn: ConnId) {
-        self.conn = Some(conn);
-    }
-}
 
 /// Seeded random version 4 UUIDs, different for each worker.
 pub(super) struct Uuids(ChaCha8Rng);
@@ -87,7 +42,7 @@ impl Engine {
     /// Sends what the schedule says, now.
     pub(super) fn begin(&mut self, intent: Intent, now: Tick) {
         let counted = self.phases.running().schedule.next_request_number();
-        let (mut session, made) = self.session_of(intent.kind);
+        let mut session = self.session_of(intent.kind);
         let last_turns = &mut self.phases.running().last_turns;
         *last_turns += u64::from(session.is_last_turn());
         let number = match &session.course {
@@ -99,12 +54,7 @@ impl Engine {
         let mut flight = self.take_flight();
         flight.serial = self.serial;
         flight.prefill = self.phases.running().schedule.limits_prefill();
-        flight.tokens = match &made {
-            Some(made) => made.max_tokens,
-            None => self
-                .workload
-                .reply_tokens(session.conversation, session.turn),
-        };
+        flight.tokens = session.reply_tokens(&*self.workload);
         flight.is_to_be_cancelled = self.draws_cancellation(phase, number);
         let request_uuid = self.uuids.draw();
         let exchange = &mut *flight.exchange;
@@ -124,12 +74,12 @@ impl Engine {
             last_turn: session.is_last_turn(),
             url: session.url,
         };
-        let body_length = choose_body(&*self.workload, exchange, &mut session, made);
+        let body_length = choose_body(&*self.workload, exchange, &mut session);
         exchange.request_body_bytes = body_length as u64;
         let (head, id) = (&mut exchange.request_head, &exchange.id);
         self.workload
             .write_head(head, id, request_uuid, body_length);
-        if !session.is_last_turn() && self.workload.needs_reply(session.conversation) {
+        if !session.is_last_turn() && session.needs_reply(&*self.workload) {
             session.reader = self.workload.reader();
         }
         self.counts.sent += 1;
@@ -137,16 +87,13 @@ impl Engine {
         self.assign(flight, session, now);
     }
 
-    /// Who speaks next, and what was made for it during the run.
-    fn session_of(&mut self, kind: IntentKind) -> (Session, Option<Arc<Made>>) {
+    /// Who speaks next.
+    fn session_of(&mut self, kind: IntentKind) -> Session {
         match kind {
-            IntentKind::Start { session } => {
-                let made = self.workload.take_made(session);
-                (self.start_session(session), made)
-            }
+            IntentKind::Start { session } => self.start_session(session),
             IntentKind::Continue => {
                 let ready = self.phases.running().ready.pop_front();
-                (ready.expect("the schedule counts ready turns"), None)
+                ready.expect("the schedule counts ready turns")
             }
         }
     }
@@ -316,7 +263,7 @@ impl Engine {
             return None;
         }
         let good = flight.exchange.outcome == Outcome::Success;
-        if good && self.workload.needs_reply(session.conversation) {
+        if good && session.needs_reply(&*self.workload) {
             return Some(session);
         }
         session.reader = None;
@@ -326,27 +273,18 @@ impl Engine {
 
     /// `session` goes on to its next turn after a reply that ended at `now`: the turn's body is made, and then it waits until it is due.
     fn go_on(&mut self, mut session: Session, reply: Option<Reply>, serial: u64, now: Tick) {
-        let conversation = session.conversation;
-        if self.workload.needs_reply(conversation) {
-            let history = &mut session.history;
-            self.workload
-                .remember(conversation, session.turn, reply, history);
+        let workload = &*self.workload;
+        if session.needs_reply(workload) {
+            session.remember(workload, reply);
         }
         session.turn += 1;
-        if self.workload.body(conversation, session.turn).is_none() {
-            let history = &session.history;
-            let body = self.workload.live_body(conversation, session.turn, history);
-            session.body = Some(body);
-        }
+        session.make_body(workload);
         let due = match &mut session.course {
             Some(course) => course.next_due(session.turn, now),
             None => {
-                let own = self.workload.own_time(conversation, session.turn);
+                let own = session.own_time(workload, session.turn);
                 let own = own.and_then(|after| self.phases.running().schedule.own_time(after));
-                own.unwrap_or_else(|| {
-                    let think = self.workload.delay(conversation, session.turn);
-                    now.plus(self.setup.rate.ticks(think))
-                })
+                own.unwrap_or_else(|| now.plus(self.setup.rate.ticks(session.delay(workload))))
             }
         };
         self.phases.running().wait(Waiting {
@@ -384,13 +322,16 @@ impl Engine {
     fn start_session(&mut self, number: u64) -> Session {
         let told = self.phases.running().schedule.conversation(number);
         let conversation = told.unwrap_or_else(|| self.workload.pick(self.phases.index(), number));
+        // A warmup before the replay plays what was made before the run.
+        let made = told.and_then(|_| self.workload.take_made(number));
         let course = self.phases.running().schedule.course();
-        let turn_count = match &course {
-            Some(course) => course.turns,
-            None => self.workload.turn_count(conversation),
+        let turn_count = match (&course, &made) {
+            (Some(course), _) => course.turns,
+            (None, Some(made)) => made.turn_count(),
+            (None, None) => self.workload.turn_count(conversation),
         };
         let order = &self.setup.url_order;
-        Session {
+        let session = Session {
             number,
             uuid: match &course {
                 Some(course) => u128::from(course.user),
@@ -401,12 +342,17 @@ impl Engine {
             turn_count,
             url: order[usize::try_from(number % order.len() as u64)
                 .expect("the remainder is below a length in memory")],
+            made,
             history: History::default(),
             body: None,
             reader: None,
             conn: None,
             course,
+        };
+        if told.is_some() {
+            self.count_due(&session);
         }
+        session
     }
 
     /// Ends every request of phase `phase` that is under way.
@@ -470,19 +416,15 @@ impl Engine {
 }
 
 /// Gives `exchange` the body of its turn, unless it is one that the corpus has; says how long it is.
-fn choose_body(
-    workload: &dyn Workload,
-    exchange: &mut Exchange,
-    session: &mut Session,
-    made: Option<Arc<Made>>,
-) -> usize {
-    exchange.made = made;
+fn choose_body(workload: &dyn Workload, exchange: &mut Exchange, session: &mut Session) -> usize {
+    exchange.made.clone_from(&session.made);
     let prepared = match &exchange.made {
         Some(_) => None,
         None => workload.body(session.conversation, session.turn),
     };
     let live = session.body.take().filter(|_| prepared.is_none());
-    let made = exchange.made.as_ref().map(|made| Arc::clone(&made.body));
+    let made = exchange.made.as_ref();
+    let made = made.and_then(|made| made.body(session.turn).cloned());
     exchange.live_body = made.or(live);
     let body = exchange.live_body.as_ref().or(prepared.as_ref());
     let own = body.and_then(|body| workload.own_body(&exchange.id, body));

@@ -24,7 +24,7 @@ impl Engine {
             _ if replays => {
                 // All that was due before the deadline, or at all where there is none.
                 let begins = running.schedule.unsent_arrivals(Tick::NEVER);
-                signed(begins + self.unsent_turns(running))
+                signed(begins + unsent_turns(running))
             }
             Some(planned) if by_requests => signed(planned) - signed(done + counts.skipped),
             Some(planned) => signed(planned) - signed(done),
@@ -45,32 +45,35 @@ impl Engine {
         let Some(deadline) = deadline.filter(|_| running.schedule.begun().is_some()) else {
             return;
         };
-        let waiting = running.due_from(deadline).map(Session::place);
-        let turns = waiting
-            .map(|(conversation, from)| self.due_turns(&running.schedule, conversation, from));
+        let waiting = running.due_from(deadline);
+        let turns = waiting.map(|session| self.due_turns(&running.schedule, session));
         let not_due: u64 = turns.sum();
         self.phases.running().not_due += not_due;
     }
 
-    /// Turns of the sessions that a replay has begun, without those that were not due before its deadline, and without those that were sent.
-    fn unsent_turns(&self, running: &Running) -> u64 {
-        let schedule = &running.schedule;
-        let begun = schedule.begun().into_iter().flatten();
-        let due: u64 = begun
-            .map(|conversation| self.due_turns(schedule, conversation, 0))
-            .sum();
-        due.saturating_sub(schedule.counts().sent_requests + running.not_due)
+    /// `session`, which a replay begins, has turns to send.
+    pub(super) fn count_due(&mut self, session: &Session) {
+        let running = self.phases.running.as_ref();
+        let due = running.map_or(0, |running| self.due_turns(&running.schedule, session));
+        self.phases.running().due_turns += due;
     }
 
-    /// Turns of `conversation` from `from` on, up to the first whose own time is past the deadline: what follows it was not due either.
-    fn due_turns(&self, schedule: &Schedule, conversation: u32, from: u32) -> u64 {
+    /// Turns of `session` from the one that it has come to on, up to the first whose own time is past the deadline: what follows it was not
+    /// due either.
+    fn due_turns(&self, schedule: &Schedule, session: &Session) -> u64 {
         let deadline = schedule.deadline().unwrap_or(Tick::NEVER);
         let own = |turn| {
-            let own = self.workload.own_time(conversation, turn);
+            let own = session.own_time(&*self.workload, turn);
             own.and_then(|after| schedule.own_time(after))
         };
-        let turns = from..self.workload.turn_count(conversation);
+        let turns = session.turn..session.turn_count;
         let due = turns.take_while(|&turn| own(turn).is_none_or(|at| at < deadline));
         due.count() as u64
     }
+}
+
+/// Turns of the sessions that a replay has begun, without those that were not due before its deadline, and without those that were sent.
+fn unsent_turns(running: &Running) -> u64 {
+    let sent = running.schedule.counts().sent_requests;
+    running.due_turns.saturating_sub(sent + running.not_due)
 }

@@ -4,7 +4,7 @@
 //! or with the file. Never: knows what a record means, or holds more of a file than one record.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,12 +13,14 @@ use serde_json::{Map, Value};
 mod cutter;
 mod first;
 mod lines;
+mod pieces;
 mod table;
 mod unpack;
 
 use cutter::Cutter;
 pub use first::first;
 use lines::Lines;
+pub use pieces::Pieces;
 use table::Table;
 
 /// Longest record: as much as a request body of some ten million tokens, and small enough for any machine.
@@ -116,12 +118,10 @@ impl Records {
     pub fn open(path: &Path, cut: Cut) -> Result<Records, Trouble> {
         let file = fs::File::open(path).map_err(Trouble::Unreadable)?;
         let mut records = Records::of(Box::new(BufReader::with_capacity(1 << 16, file)), cut);
-        let name = path.file_name().map(|name| name.to_string_lossy());
-        let name = name.as_deref().unwrap_or_default();
-        let name = name.strip_suffix(".gz").unwrap_or(name);
-        let name = name.strip_suffix(".zst").unwrap_or(name);
-        records.tall = name.ends_with(".json");
-        records.stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem).into();
+        let name = plain_name(path);
+        let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
+        records.tall = is_tall(path);
+        records.stem = stem.into();
         Ok(records)
     }
 
@@ -225,6 +225,27 @@ impl Iterator for Records {
         });
         Some(record.map_err(|reason| Trouble::Record { line, reason }))
     }
+}
+
+/// The name of the file at `path`, without the ending that a packer gave it.
+fn plain_name(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let name = name.as_deref().unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    name.strip_suffix(".zst").unwrap_or(name).to_owned()
+}
+
+/// In the file at `path` an object may take several lines, as its name says.
+#[must_use]
+pub fn is_tall(path: &Path) -> bool {
+    plain_name(path).ends_with(".json")
+}
+
+/// The file at `path` is packed with gzip or zstd.
+pub fn is_packed(path: &Path) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    fs::File::open(path)?.take(4).read_to_end(&mut head)?;
+    Ok(unpack::is_packed(&head))
 }
 
 /// The text of the file at `path`, unpacked.

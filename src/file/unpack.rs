@@ -41,6 +41,11 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 const UTF_16: &str = "is UTF-16; save it as UTF-8";
 
+/// A file that begins with `head` is packed.
+pub(super) fn is_packed(head: &[u8]) -> bool {
+    head.starts_with(GZIP) || head.starts_with(ZSTD)
+}
+
 /// The text of `bytes`.
 pub(super) fn plain(bytes: Source) -> Result<Source, Trouble> {
     let (head, bytes) = peek(bytes)?;

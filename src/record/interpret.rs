@@ -107,7 +107,10 @@ impl Interpreter {
         let outcome = exchange.outcome;
         let error = failure(exchange, &reading);
         let cancelled = matches!(outcome, Outcome::GraceEnded | Outcome::Interrupted);
-        let live = conversation.is_some_and(|found| found.context == ContextMode::LiveReplies);
+        let live = match &exchange.made {
+            Some(made) => made.needs_reply(),
+            None => conversation.is_some_and(|found| found.context == ContextMode::LiveReplies),
+        };
         let due = exchange.ticks.due;
         Record {
             id: exchange.id,
@@ -155,7 +158,7 @@ impl Interpreter {
 
     fn image_count(&self, exchange: &Exchange) -> u32 {
         if let Some(made) = &exchange.made {
-            return made.image_count;
+            return made.image_count(exchange.id.turn);
         }
         let id = exchange.id;
         let conversations = &self.corpus.conversations;
@@ -165,7 +168,7 @@ impl Interpreter {
 
     fn sound(&self, exchange: &Exchange) -> Nanos {
         if let Some(made) = &exchange.made {
-            return Nanos(made.sound_ns);
+            return Nanos(made.sound_ns(exchange.id.turn));
         }
         let id = exchange.id;
         let conversation = self.corpus.conversations.get(id.conversation as usize);
@@ -178,7 +181,7 @@ impl Interpreter {
         let id = exchange.id;
         let limit = |turns: &[Turn]| turns.get(id.turn as usize)?.max_tokens;
         let told = match &exchange.made {
-            Some(made) => made.max_tokens,
+            Some(made) => made.max_tokens(id.turn),
             None => self
                 .corpus
                 .conversations

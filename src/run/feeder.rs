@@ -15,7 +15,7 @@ use crate::clock::{Clock, Nanos, Tick};
 use crate::config::Plan;
 use crate::dataset::{DatasetError, Maker, Streamed};
 use crate::driver::priority;
-use crate::endpoint::{Api, Made};
+use crate::endpoint::{Made, Renderer};
 use crate::engine::Stop;
 use crate::schedule::{Schedule, Shard, Timeline};
 use crate::tokenizer::Tokenizer;
@@ -25,10 +25,10 @@ use super::cores::Cores;
 use super::gate::Gate;
 use super::prepare::Prepared;
 
-/// Requests that wait for their time, of all workers: no more than so many.
+/// Conversations that wait for their time, of all workers: no more than so many.
 const WINDOW_ENTRIES: usize = 16_384;
 
-/// Bytes of their bodies, of all workers; one request may be larger than its worker's share, and then waits alone.
+/// Bytes of their bodies, of all workers; one conversation may be larger than its worker's share, and then waits alone.
 const WINDOW_BYTES: usize = 64 << 20;
 
 /// Between looks for room in the windows.
@@ -67,7 +67,7 @@ impl WorkerFeed {
 pub(super) struct FedTally {
     /// Requests made.
     pub(super) made: u64,
-    /// Of those, after they had been due.
+    /// Conversations made after their beginnings had been due.
     pub(super) late: u64,
     /// The longest after.
     pub(super) latest: Nanos,
@@ -80,13 +80,20 @@ pub(super) struct FedTally {
 /// What a feeder works with.
 struct FeederParts {
     plan: Arc<Plan>,
-    api: Api,
+    renderer: Renderer,
     streamed: Arc<Streamed>,
     tokenizer: Arc<dyn Tokenizer>,
     timeline: Arc<Timeline>,
     gate: Arc<Gate>,
     clock: Clock,
     core: Option<usize>,
+}
+
+impl FeederParts {
+    /// The phase that it makes requests for: the last.
+    fn replay(&self) -> usize {
+        self.plan.phases.len() - 1
+    }
 }
 
 /// A feeder at work.
@@ -108,7 +115,7 @@ pub(super) fn start(
     };
     let parts = FeederParts {
         plan: Arc::clone(&material.plan),
-        api: material.api.clone(),
+        renderer: Renderer::new(&material.api),
         streamed: Arc::clone(streamed),
         tokenizer: Arc::clone(&prepared.tokenizer),
         timeline: Arc::clone(&material.timeline),
@@ -163,7 +170,7 @@ struct Lane {
     /// The first of them.
     next: Option<u64>,
     queue: Producer<Fed>,
-    /// Bytes of each body in the queue, and of all of them.
+    /// Bytes of the bodies of each conversation in the queue, and of all of them.
     waiting: VecDeque<usize>,
     bytes: usize,
     /// Its share of the window.
@@ -176,7 +183,7 @@ fn lane(parts: &FeederParts, shard: Shard) -> (Lane, WorkerFeed) {
     let (producer, consumer) = RingBuffer::new(entries);
     let made_below = Arc::new(AtomicU64::new(0));
     let count = parts.timeline.len() as u64;
-    let mut sessions = Schedule::replayed(&parts.plan.phases[0], shard, count);
+    let mut sessions = Schedule::replayed(&parts.plan.phases[parts.replay()], shard, count);
     let lane = Lane {
         next: sessions.next(),
         sessions: Box::new(sessions),
@@ -209,8 +216,8 @@ impl Lane {
     }
 
     fn push(&mut self, session: u64, made: Made) {
-        self.waiting.push_back(made.body.len());
-        self.bytes += made.body.len();
+        self.waiting.push_back(made.body_bytes());
+        self.bytes += made.body_bytes();
         // Only this end fills the queue, and it was seen to have room.
         let pushed = self.queue.push((session, Arc::new(made)));
         debug_assert!(pushed.is_ok());
@@ -296,22 +303,24 @@ impl Feeding<'_> {
                 return Ok(());
             };
             let conversation = maker.make(index, number)?;
-            let made = Made::new(&self.parts.api, conversation);
+            let made = self.parts.renderer.make(conversation);
+            let requests = u64::from(made.turn_count());
             self.lanes[index].push(session, made);
-            self.count(session);
+            self.count(session, requests);
         }
     }
 
-    /// Notes whether `session`, just made, is late.
-    fn count(&mut self, session: u64) {
-        self.tally.made += 1;
+    /// Notes whether `session`, of which so many requests were just made, is late.
+    fn count(&mut self, session: u64, requests: u64) {
+        self.tally.made += requests;
         let FeederParts {
             gate,
             clock,
             timeline,
             ..
         } = self.parts;
-        let Some((start, after)) = gate.started(0).zip(timeline.due(session)) else {
+        let Some((start, after)) = gate.started(self.parts.replay()).zip(timeline.due(session))
+        else {
             return;
         };
         let due: Tick = start.plus(clock.rate().ticks(after));

@@ -7,13 +7,13 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 
 use crate::config::Secrets;
-use crate::endpoint::Made;
+use crate::endpoint::Renderer;
 use crate::report::{InputBodies, tell};
 
 use super::prepare::Prepared;
 
-/// Conversations of a streamed dataset beyond which there is no `inputs.json`: it would hold every prompt once more, each made again.
-const STREAMED_MOST: usize = 1_000_000;
+/// Requests of a streamed dataset beyond which there is no `inputs.json`: it would hold every prompt once more, each made again.
+const STREAMED_MOST: u64 = 1_000_000;
 
 /// Calls `write` with the bodies of `prepared`; without any where they are too many.
 pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodies<'_>>) -> T) -> T {
@@ -34,7 +34,7 @@ pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodie
         }));
     };
     let count = material.timeline.len();
-    if count > STREAMED_MOST {
+    if streamed.request_count() > STREAMED_MOST {
         tell(&format!(
             "Note: inputs.json is not written for a streamed dataset of more than {STREAMED_MOST} requests"
         ));
@@ -48,13 +48,15 @@ pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodie
         }
     };
     let numbers = material.timeline.conversations();
+    let renderer = Renderer::new(&material.api);
     let missing = Cell::new(None);
     let conversation = |index: usize| {
         let number = numbers.at(index)?;
         match maker.borrow_mut().make(0, number) {
             Ok(conversation) => {
-                let made = Made::new(&material.api, conversation);
-                Some((made.id, vec![Cow::Owned(made.body.to_vec())]))
+                let made = renderer.make(conversation);
+                let bodies = made.bodies().map(Cow::Owned).collect();
+                Some((made.id, bodies))
             }
             Err(error) => {
                 missing.set(Some(error));

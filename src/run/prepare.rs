@@ -63,10 +63,12 @@ impl Prepared {
                 let timeline = Timeline::new(corpus.begins());
                 (corpus, None, timeline)
             }
-            Dataset::Streamed(streamed, Begins { due, first, listed }) => {
+            Dataset::Streamed(streamed, begins) => {
+                let corpus = streamed.before_replay(&plan, &*loaded.tokenizer, &begins)?;
+                let Begins { due, first, listed } = begins;
                 let players = listed.map_or(Players::From(first), Players::Listed);
                 let timeline = Timeline::of(due, players);
-                (Corpus::default(), Some(Arc::from(streamed)), timeline)
+                (corpus, Some(Arc::from(streamed)), timeline)
             }
         };
         let timeline = Arc::new(timeline);

@@ -22,7 +22,7 @@ pub(super) struct Material {
     pub(super) plan: Arc<Plan>,
     /// Its endpoint.
     pub(super) api: Api,
-    /// Conversations; none where the dataset is streamed.
+    /// Conversations; where the dataset is streamed, those of the warmup.
     pub(super) corpus: Arc<Corpus>,
     /// What a feeder makes requests of.
     pub(super) streamed: Option<Arc<Streamed>>,
@@ -78,9 +78,6 @@ impl Workload for CorpusWorkload {
     }
 
     fn turn_count(&self, conversation: u32) -> u32 {
-        if self.feed.is_some() {
-            return 1;
-        }
         let turns = self.material.corpus.conversations[conversation as usize]
             .turns
             .len();
@@ -168,7 +165,8 @@ impl Workload for CorpusWorkload {
             .corpus
             .conversations
             .get(id.conversation as usize);
-        let of_turn = conversation.map_or(&[][..], |found| &found.turns[id.turn as usize].headers);
+        let turn = conversation.and_then(|found| found.turns.get(id.turn as usize));
+        let of_turn = turn.map_or(&[][..], |turn| &turn.headers);
         let own;
         let host = match headers.host_override() {
             Some(host) => host,

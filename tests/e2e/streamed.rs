@@ -152,6 +152,78 @@ fn streamed_single_turns_are_the_loaded_ones() {
     same(&mock, &single_turn(), flags, 300);
 }
 
+/// Sessions of three lines each, whose histories hold live replies, messages or nothing. Some second turns wait for the reply before.
+fn sessions(waits: bool) -> String {
+    let mut text = String::new();
+    for entry in 0..ENTRIES {
+        let (session, turn) = (entry / 90 * 30 + entry % 30, entry / 30 % 3);
+        let when = if waits && turn == 1 && session % 2 == 0 {
+            r#""delay": 20"#.to_owned()
+        } else {
+            format!(r#""timestamp": {}"#, 500 + session * 3 + turn * 150)
+        };
+        let content = match session % 3 {
+            0 => format!(r#""text_input": "Say {entry}", "output_length": 2"#),
+            1 => format!(
+                r#""input_length": {}, "hash_ids": [1000, {entry}]"#,
+                17 + entry % 9
+            ),
+            _ => format!(r#""messages": [{{"role": "user", "content": "m{entry}"}}]"#),
+        };
+        writeln!(text, r#"{{"session_id": "s{session}", {when}, {content}}}"#).unwrap();
+    }
+    text
+}
+
+/// What each turn was, by session; and when it was due, unless it was to wait for a reply.
+fn turns(run: &Run, waits: bool) -> Vec<String> {
+    let raw = run.lines("profile_export_raw.jsonl");
+    let due = |line: &Value| line["stamps"]["due_perf_ns"].as_u64().unwrap();
+    let replayed = |line: &&Value| line["metadata"]["benchmark_phase"] == "profiling";
+    let first = raw.iter().filter(replayed).map(due).min().unwrap();
+    let turns = raw.iter().map(|line| {
+        let of = &line["metadata"];
+        let names = [
+            "benchmark_phase",
+            "conversation_id",
+            "turn_index",
+            "worker_id",
+        ];
+        let names = names.map(|name| of[name].to_string());
+        let waits = waits && of["turn_index"] == 1;
+        let due = (!waits && replayed(&line)).then(|| (due(line) - first + 50_000) / 100_000);
+        format!("{names:?} {due:?} {}", line["payload"])
+    });
+    let mut turns: Vec<String> = turns.collect();
+    turns.sort();
+    turns
+}
+
+#[test]
+fn streamed_sessions_of_several_lines_are_the_loaded_ones() {
+    let mock = Mock::start("--ttft 1 --itl 0");
+    let block =
+        "--custom-dataset-type mooncake_trace --isl-block-size 16 --fixed-schedule --workers-max 2";
+    let cut = "--fixed-schedule-start-offset 600 --fixed-schedule-end-offset 800 --concurrency 40";
+    let warmup = "--warmup-request-count 40 --warmup-concurrency 2";
+    for (waits, flags) in [(true, ""), (false, cut), (false, warmup)] {
+        let [loaded, streamed] = ["never", "always"].map(|how| {
+            let run = run(&mock, &sessions(waits), how, &format!("{block} {flags}"));
+            assert_eq!(run.code, Some(0), "{run}");
+            run
+        });
+        assert!(streamed.stdout.contains("Bodies made during"), "{streamed}");
+        assert_eq!(streamed.counts(), loaded.counts(), "{streamed}");
+        assert_eq!(loaded.counts()[0] < 300, flags == cut, "{loaded}");
+        assert_eq!(streamed.text("inputs.json"), loaded.text("inputs.json"));
+        let (one, other) = (turns(&loaded, waits), turns(&streamed, waits));
+        assert_eq!(one.len(), other.len());
+        for (one, other) in one.iter().zip(&other) {
+            assert_eq!(one, other);
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_streamed_is_loaded_and_said() {
     let mock = Mock::start("--ttft 1 --itl 0");
@@ -159,7 +231,7 @@ fn what_cannot_be_streamed_is_loaded_and_said() {
                  {\"timestamp\": 9, \"text_input\": \"b\", \"session_id\": \"s\"}\n";
     let kind = "--custom-dataset-type mooncake_trace";
     for (flags, why) in [
-        ("--fixed-schedule", "conversations of several turns"),
+        ("--fixed-schedule --skip-bad-lines", "--skip-bad-lines"),
         (
             "--no-fixed-schedule --request-count 2",
             "only a fixed schedule",

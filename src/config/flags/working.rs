@@ -138,7 +138,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--custom-dataset-type"] Choice(DATASET_TYPES), "from the first line", "Format of the dataset file: single-turn, multi-turn, random-pool, mooncake-trace, bailian-trace, burst-gpt-trace, raw-payload, inputs-json, prompts, sharegpt or a speed-bench name.";
         ["--public-dataset"] Choice(&["sharegpt"]), "", "A well-known dataset, read from --input-file.";
         ["--skip-bad-lines"] Switch, "", "Leave bad lines of the dataset file out and count them, rather than refuse the file.";
-        ["--stream-input"] Choice(&["auto", "always", "never"]), "auto", "Make the requests of a long trace while it is replayed, in bounded memory: auto does from 64 MiB on.";
+        ["--stream-input"] Choice(&["auto", "always", "never"]), "auto", "Make the requests of a long trace while it is replayed, in bounded memory: auto does from 64 MiB on, or 8 MiB packed.";
         ["--dataset-sampling-strategy"] Choice(&["random", "sequential", "shuffle"]), "sequential", "Order in which conversations are drawn.";
         ["--random-seed"] Integer(0, u64::MAX), "from the system", "Root of everything random; the same seed gives the same run.";
         ["--fixed-schedule"] Switch, "on for a trace", "Send at the dataset's own timestamps; on by itself for a file that is named a trace and begins with one.";

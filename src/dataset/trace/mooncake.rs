@@ -133,24 +133,41 @@ fn payload(fields: &mut Map<String, Value>) -> Result<Option<Arc<str>>, String> 
     }
 }
 
+/// Forms of turns; a session has all its turns of one.
+const SESSION_FORMS: [&str; 3] = ["payload", "messages", "input_length or text_input"];
+
+/// Which of these forms `turn` has, as its number.
+pub(in crate::dataset) fn form_of(turn: &Turn) -> u8 {
+    match (turn.messages.is_empty(), &turn.payload) {
+        (_, Some(_)) => 0,
+        (false, None) => 1,
+        (true, None) => 2,
+    }
+}
+
+/// What is said of a line of the form `own` in the session `id`, which began with the form `first`.
+pub(in crate::dataset) fn mixed(
+    path: &Path,
+    line: u64,
+    id: &str,
+    (first, own): (u8, u8),
+) -> String {
+    let [first, own] = [first, own].map(|form| SESSION_FORMS[usize::from(form)]);
+    format!(
+        "{}:{line}: field session_id: session {id:?} begins with {first} and goes on with {own}; give each session one form",
+        path.display(),
+    )
+}
+
 /// A session's turns are all of one form: made up or text, or messages, or bodies.
 pub(super) fn check_sessions(path: &Path, conversations: &mut [Conversation], bad: &mut Bad) {
-    let name = |turn: &Turn| match (turn.messages.is_empty(), &turn.payload) {
-        (_, Some(_)) => "payload",
-        (false, None) => "messages",
-        (true, None) => "input_length or text_input",
-    };
     for conversation in conversations {
-        let first = name(&conversation.turns[0]);
+        let first = form_of(&conversation.turns[0]);
         let id = &conversation.id;
         conversation.turns.retain(|turn| {
-            let own = name(turn);
+            let own = form_of(turn);
             if own != first {
-                bad.refuse(&format!(
-                    "{}:{}: field session_id: session {id:?} begins with {first} and goes on with {own}; give each session one form",
-                    path.display(),
-                    turn.line,
-                ));
+                bad.refuse(&mixed(path, turn.line, id, (first, own)));
             }
             own == first
         });

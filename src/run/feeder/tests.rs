@@ -38,7 +38,7 @@ fn parts(file: &tempfile::NamedTempFile) -> FeederParts {
     let clock = Clock::new();
     let players = crate::schedule::Players::From(begins.first);
     FeederParts {
-        api: crate::endpoint::Api::new(&plan.endpoint).unwrap(),
+        renderer: Renderer::new(&crate::endpoint::Api::new(&plan.endpoint).unwrap()),
         plan: Arc::new(*plan),
         streamed: Arc::from(streamed),
         tokenizer: Arc::new(tokenizer),
@@ -73,7 +73,7 @@ fn a_worker_that_takes_nothing_holds_up_nobody_and_windows_are_bounded() {
         }
         assert!(session < feeds[1].made_below());
         let made = feeds[1].take(session).expect("it is made");
-        assert!(String::from_utf8_lossy(&made.body).contains(&format!("\"{session}\"")));
+        assert!(String::from_utf8_lossy(made.body(0).unwrap()).contains(&format!("\"{session}\"")));
         taken += 1;
     }
     feeding.fill(&mut maker).unwrap();
@@ -100,8 +100,8 @@ fn what_is_made_after_its_time_is_counted() {
         lanes: vec![lanes],
         tally: FedTally::default(),
     };
-    feeding.count(0);
-    feeding.count(LINES - 1);
+    feeding.count(0, 1);
+    feeding.count(LINES - 1, 1);
     assert_eq!((feeding.tally.made, feeding.tally.late), (2, 1));
     assert!(feeding.tally.latest >= Nanos::from_millis(5));
 }
