@@ -251,10 +251,9 @@ pub fn sse(data: &[u8]) {
 /// # Panics
 /// When an invariant breaks.
 pub fn response(data: &[u8]) {
-    let Some((&count, rest)) = data.split_first() else {
+    let Some((lengths, input)) = lengths_and_input(data) else {
         return;
     };
-    let (lengths, input) = rest.split_at(usize::from(count % 16).min(rest.len()));
     let whole = observe(SMALL, [input], true);
     let pieces = cut(input, lengths);
     assert_eq!(whole, observe(SMALL, pieces, true), "cut into {lengths:?}");
@@ -263,6 +262,12 @@ pub fn response(data: &[u8]) {
         observe(SMALL, input.chunks(1), true),
         "a byte at a time"
     );
+}
+
+/// A count, as many lengths of pieces, and what is to be cut so; `None` of no bytes at all.
+fn lengths_and_input(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&count, rest) = data.split_first()?;
+    Some(rest.split_at(usize::from(count % 16).min(rest.len())))
 }
 
 /// `input` in pieces of these lengths, and one of what is left.

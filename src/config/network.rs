@@ -280,6 +280,12 @@ fn address(text: &str) -> Option<ZonedAddress> {
     ZonedAddress::read(bare.unwrap_or(text))
 }
 
+/// Local addresses, without what is none.
+fn given_local(settings: &Settings) -> impl Iterator<Item = ZonedAddress> {
+    let items = settings.list("--local-address").iter();
+    items.filter_map(|item| address(item))
+}
+
 /// A link-local address says on which interface it is, unless all connections are bound to one.
 fn check_zones(
     settings: &Settings,
@@ -307,8 +313,7 @@ fn check_zones(
             check("--url", &ZonedAddress { ip, zone }, &right);
         }
     }
-    let local = settings.list("--local-address").iter();
-    for address in local.filter_map(|text| address(text)) {
+    for address in given_local(settings) {
         check("--local-address", &address, &format!("{}%eth0", address.ip));
     }
     for address in resolve.iter().flat_map(|entry| &entry.addresses) {
@@ -326,8 +331,7 @@ fn check_families(
     let literal = urls
         .iter()
         .filter_map(|url| url.host.parse::<IpAddr>().ok());
-    let local = settings.list("--local-address").iter();
-    let local = local.filter_map(|text| address(text)).map(|found| found.ip);
+    let local = given_local(settings).map(|found| found.ip);
     let name = |flag, address| (flag, address);
     let all = literal
         .map(|address| name("--url", address))

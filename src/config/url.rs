@@ -123,7 +123,7 @@ fn authority_parts(authority: &str) -> Result<Authority<'_>, String> {
             }
         };
         // As it was written, but for the zone.
-        let host = host.split('%').next().unwrap_or(host);
+        let (host, _) = zone::apart(host);
         return Ok((host.to_owned(), address.zone, port));
     }
     let (host, port) = match authority.split_once(':') {

@@ -43,10 +43,7 @@ impl From<IpAddr> for ZonedAddress {
 impl ZonedAddress {
     /// Reads one; `None` when the text is no address, or has a zone that it cannot have.
     pub(super) fn read(text: &str) -> Option<ZonedAddress> {
-        let (ip, zone) = match text.split_once('%') {
-            Some((ip, zone)) => (ip, Some(zone)),
-            None => (text, None),
-        };
+        let (ip, zone) = apart(text);
         let address = ZonedAddress {
             ip: ip.parse().ok()?,
             zone: zone.map(str::to_owned),
@@ -66,6 +63,14 @@ fn is_link_local(ip: &IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
+/// What stands before the first `%`, and what behind it.
+pub(super) fn apart(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('%') {
+        Some((ip, zone)) => (ip, Some(zone)),
+        None => (text, None),
+    }
+}
+
 fn is_name(zone: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | '%' | '[' | ']');
     (1..=NAME_MOST).contains(&zone.len()) && zone.chars().all(plain)
@@ -74,10 +79,7 @@ fn is_name(zone: &str) -> bool {
 /// Takes what stands in the brackets of a URL apart: the address, and the zone behind `%25` (RFC 6874), or behind a bare `%` as people
 /// write it. The error is the end of a sentence that begins with the URL.
 pub(super) fn of_url(text: &str) -> Result<ZonedAddress, String> {
-    let (ip, zone) = match text.split_once('%') {
-        Some((ip, zone)) => (ip, Some(zone)),
-        None => (text, None),
-    };
+    let (ip, zone) = apart(text);
     let wrong = || Err(format!("has [{text}], which is no IPv6 address"));
     let Ok(IpAddr::V6(v6)) = ip.parse() else {
         return wrong();

@@ -3,7 +3,7 @@
 //! In: a corpus with the file's timestamps, and the offsets asked for. Out: the same corpus with times after the schedule's zero, without
 //! what lies outside the offsets. Never: a request at a time that the file does not say.
 
-use super::{Conversation, Corpus, DatasetError, Turn};
+use super::{Conversation, Corpus, DatasetError};
 use std::path::Path;
 
 use crate::config::{DatasetPlan, FixedSchedule};
@@ -13,16 +13,19 @@ const LONGEST_MS: f64 = 1e12;
 
 /// Drops turns outside the offsets, and conversations that have none left.
 pub(super) fn drop_outside(schedule: FixedSchedule, conversations: &mut Vec<Conversation>) {
+    conversations.retain_mut(|conversation| {
+        drop_turns_outside(schedule, conversation);
+        !conversation.turns.is_empty()
+    });
+}
+
+fn drop_turns_outside(schedule: FixedSchedule, conversation: &mut Conversation) {
     let within = |ms| is_within(schedule, ms);
-    for conversation in &mut *conversations {
-        conversation
-            .turns
-            .retain(|turn| turn.timestamp_ms.is_none_or(within));
-    }
-    conversations.retain(|c| !c.turns.is_empty());
+    let turns = &mut conversation.turns;
+    turns.retain(|turn| turn.timestamp_ms.is_none_or(within));
     // What was before the first turn that is left is not waited for.
-    for conversation in conversations {
-        conversation.turns[0].delay_ms = 0.0;
+    if let Some(first) = turns.first_mut() {
+        first.delay_ms = 0.0;
     }
 }
 
@@ -160,13 +163,9 @@ pub(super) fn settle_one(
     (zero, speedup): (f64, f64),
     conversation: &mut Conversation,
 ) -> bool {
-    let within = |turn: &Turn| turn.timestamp_ms.is_none_or(|ms| is_within(schedule, ms));
-    conversation.turns.retain(within);
-    let Some(first) = conversation.turns.first_mut() else {
-        return false;
-    };
-    first.delay_ms = 0.0;
-    let begins = first.timestamp_ms.is_some();
+    drop_turns_outside(schedule, conversation);
+    let first = conversation.turns.first();
+    let begins = first.is_some_and(|turn| turn.timestamp_ms.is_some());
     let mut times = conversation
         .turns
         .iter_mut()

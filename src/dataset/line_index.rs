@@ -230,6 +230,7 @@ pub(super) fn lines_of(bytes: &[u8]) -> impl Iterator<Item = Line<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::tests::gzip;
     use proptest::prelude::*;
     use std::io::Write;
 
@@ -257,10 +258,7 @@ mod tests {
             // In any order; then again from a packed file, which keeps as much as that order needs.
             for packed in [false, true] {
                 if packed {
-                    let fast = flate2::Compression::fast();
-                    let mut packer = flate2::write::GzEncoder::new(Vec::new(), fast);
-                    packer.write_all(text.as_bytes()).unwrap();
-                    std::fs::write(file.path(), packer.finish().unwrap()).unwrap();
+                    std::fs::write(file.path(), gzip(text.as_bytes())).unwrap();
                     prop_assert!(index.pack(asked.iter().copied()));
                 }
                 let mut reader = LineReader::open(file.path(), &index).unwrap();

@@ -288,6 +288,11 @@ impl Bad {
         }
     }
 
+    /// `count` more of which nothing is told.
+    pub(super) fn refuse_untold(&mut self, count: usize) {
+        self.count += count;
+    }
+
     /// An error where there are any and they are not left out.
     pub(super) fn check(&self, path: &Path) -> Result<(), DatasetError> {
         if self.count == 0 || self.skip {

@@ -38,6 +38,8 @@ pub struct Streamed {
     /// The schedule's zero, in milliseconds as the file has them.
     zero: f64,
     requests: u64,
+    /// Conversations that phases before the replay may play.
+    warmup: usize,
     /// What prompts are made from, where there are any.
     ground: Option<Ground>,
     seed: u64,
@@ -81,9 +83,10 @@ pub(super) fn open(
     let Some(schedule) = plan.dataset.fixed_schedule.filter(|_| followed) else {
         return loaded("only a fixed schedule is streamed");
     };
-    if let Err(why) = warmup_count(plan) {
-        return loaded(why);
-    }
+    let warmup = match warmup_count(plan) {
+        Ok(count) => count,
+        Err(why) => return loaded(why),
+    };
     if !metadata.is_file() {
         return loaded("it is no ordinary file, so it cannot be read twice");
     }
@@ -114,6 +117,7 @@ pub(super) fn open(
                 schedule,
                 zero,
                 requests,
+                warmup,
                 ground,
                 seed,
             };
@@ -260,7 +264,7 @@ impl Streamed {
         tokenizer: &dyn Tokenizer,
         begins: &Begins,
     ) -> Result<Corpus, DatasetError> {
-        let count = warmup_count(plan).unwrap_or(0).min(begins.due.len());
+        let count = self.warmup.min(begins.due.len());
         if count == 0 {
             return Ok(Corpus::default());
         }

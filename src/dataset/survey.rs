@@ -334,9 +334,8 @@ impl<'a> Pass<'a> {
             return Err(fixed_schedule::nothing_within(self.schedule, path));
         }
         let untold = self.mixed_count - self.mixed.len();
-        let more = std::iter::repeat_n(String::new(), untold);
-        let told = std::mem::take(&mut self.mixed).into_values();
-        told.chain(more).for_each(|said| self.bad.refuse(&said));
+        self.mixed.values().for_each(|said| self.bad.refuse(said));
+        self.bad.refuse_untold(untold);
         self.bad.check(self.path)?;
         if let Some((_, line, id)) = &self.missing {
             return Err(fixed_schedule::first_untimed(path, *line, id));

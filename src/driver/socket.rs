@@ -155,7 +155,12 @@ pub(super) struct Tries {
 impl Tries {
     /// The latest failed for want of a port, and another local address is untried.
     pub(super) fn go_on(&self, error: &io::Error) -> bool {
-        self.left > 0 && is_out_of_ports(error)
+        self.are_left() && is_out_of_ports(error)
+    }
+
+    /// Another local address is untried.
+    pub(super) fn are_left(&self) -> bool {
+        self.left > 0
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::live::{Frames, Slot};
+use super::live::{self, Frames, Slot};
 use super::{Api, History, Reply};
 use crate::dataset::{ContextMode, Conversation, Corpus};
 
@@ -75,10 +75,7 @@ impl Bodies {
         reply: Option<Reply>,
         history: &mut History,
     ) {
-        match self.frames(conversation) {
-            Some((frames, slot)) => frames.remember(api, slot, turn as usize, reply, history),
-            None => history.push(reply),
-        }
+        live::remember(self.frames(conversation), api, turn, reply, history);
     }
 
     /// The body of `turn`, the second or a later one of conversation number `number`, behind `history`.
@@ -90,12 +87,7 @@ impl Bodies {
         turn: u32,
         history: &History,
     ) -> Arc<[u8]> {
-        match self.frames(number) {
-            Some((frames, _)) => frames.body(turn as usize, history),
-            None => api
-                .render(conversation, turn as usize, history.replies())
-                .into(),
-        }
+        live::body(self.frames(number), api, conversation, turn, history)
     }
 
     fn frames(&self, conversation: u32) -> Option<(&Frames, &Slot)> {

@@ -51,6 +51,36 @@ struct Frame {
     closing: Box<[u8]>,
 }
 
+/// Takes along that `turn` was answered with `reply`, or failed; without frames as it is.
+pub(super) fn remember(
+    frames: Option<(&Frames, &Slot)>,
+    api: &Api,
+    turn: u32,
+    reply: Option<Reply>,
+    history: &mut History,
+) {
+    match frames {
+        Some((frames, slot)) => frames.remember(api, slot, turn as usize, reply, history),
+        None => history.push(reply),
+    }
+}
+
+/// The body of `turn`, the second or a later one of `conversation`, behind `history`; without frames it is rendered whole.
+pub(super) fn body(
+    frames: Option<(&Frames, &Slot)>,
+    api: &Api,
+    conversation: &Conversation,
+    turn: u32,
+    history: &History,
+) -> Arc<[u8]> {
+    match frames {
+        Some((frames, _)) => frames.body(turn as usize, history),
+        None => api
+            .render(conversation, turn as usize, history.replies())
+            .into(),
+    }
+}
+
 impl Frames {
     /// `None` where the bodies do not come apart.
     pub(super) fn new(api: &Api, slot: &Slot, conversation: &Conversation) -> Option<Frames> {

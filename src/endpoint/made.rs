@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::bodies::{self, Known};
-use super::live::{Frames, Slot};
+use super::live::{self, Frames, Slot};
 use super::{Api, History, Reply};
 use crate::dataset::{Conversation, Turn};
 
@@ -145,12 +145,7 @@ impl Made {
     /// Takes along that `turn` was answered with `reply`, or failed. Turns come in order.
     pub fn remember(&self, turn: u32, reply: Option<Reply>, history: &mut History) {
         let Some(live) = &self.live else { return };
-        match live.frames() {
-            Some((frames, slot)) => {
-                frames.remember(&live.api, slot, turn as usize, reply, history);
-            }
-            None => history.push(reply),
-        }
+        live::remember(live.frames(), &live.api, turn, reply, history);
     }
 
     /// The body of `turn` behind `history`; empty where it waits for no reply.
@@ -159,15 +154,7 @@ impl Made {
         let Some(live) = &self.live else {
             return self.body(turn).cloned().unwrap_or_default();
         };
-        match live.frames() {
-            Some((frames, _)) => frames.body(turn as usize, history),
-            None => {
-                let body = live
-                    .api
-                    .render(&live.conversation, turn as usize, history.replies());
-                body.into()
-            }
-        }
+        live::body(live.frames(), &live.api, &live.conversation, turn, history)
     }
 
     /// The bodies of all turns as they are without live replies.

@@ -8,8 +8,9 @@ use crate::config::ConnectionReuse;
 use crate::driver::{ConnId, Op};
 use crate::record::Outcome;
 
+use super::Engine;
 use super::listen::{UNREAD_MOST, Unheard};
-use super::{Engine, request};
+use super::session::Session;
 
 impl Engine {
     /// All that was received had been parsed by `now`. Exchanges that ended meanwhile go to the recorder.
@@ -91,13 +92,7 @@ impl Engine {
     }
 
     /// Pools the connection, keeps it for its session (if that goes on), or closes it.
-    fn settle(
-        &mut self,
-        conn: ConnId,
-        keep: bool,
-        session: Option<&mut request::Session>,
-        tick: Tick,
-    ) {
+    fn settle(&mut self, conn: ConnId, keep: bool, session: Option<&mut Session>, tick: Tick) {
         let next_turn = session.filter(|session| !session.is_last_turn());
         match (keep, self.setup.reuse, next_turn) {
             (true, ConnectionReuse::Pooled, _) => self.table.make_idle(conn, true, tick),

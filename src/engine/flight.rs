@@ -9,7 +9,7 @@ use crate::record::{EventMark, Exchange, Outcome, Read};
 use crate::wire::{ContentKind, Fault, Limits, Response, SseKind, SseScanner, Step};
 
 use super::ahead::make_room;
-use super::request::Session;
+use super::session::Session;
 
 /// A request under way, with the parsers of its response.
 pub(super) struct Flight {

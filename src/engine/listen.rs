@@ -10,7 +10,7 @@ use crate::driver::ConnId;
 use crate::record::Exchange;
 
 use super::Engine;
-use super::request::Session;
+use super::session::Session;
 
 /// Events read between two looks at what has come: some ten microseconds of work.
 const EVENTS_A_STEP: usize = 32;

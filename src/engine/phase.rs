@@ -12,7 +12,7 @@ use crate::record::Outcome;
 use crate::schedule::{Intent, IntentKind, Schedule, Verdict};
 
 use super::border::Leftover;
-use super::request::Session;
+use super::session::Session;
 use super::{Engine, GATE_WAIT, LONGEST_WAIT, Stop};
 
 /// Where an engine stands in its list of phases.

@@ -16,7 +16,7 @@ use crate::wire::Fault;
 use super::conn::State;
 use super::flight::Flight;
 use super::phase::Waiting;
-pub(super) use super::session::Session;
+use super::session::Session;
 use super::{Engine, Workload};
 
 /// Seeded random version 4 UUIDs, different for each worker.

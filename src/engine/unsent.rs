@@ -6,7 +6,7 @@ use crate::clock::Tick;
 
 use super::Engine;
 use super::phase::{Running, signed};
-use super::request::Session;
+use super::session::Session;
 use crate::schedule::Schedule;
 
 impl Engine {

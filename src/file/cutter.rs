@@ -204,6 +204,6 @@ impl Scan {
     }
 }
 
-fn newlines(bytes: &[u8]) -> u64 {
+pub(super) fn newlines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }

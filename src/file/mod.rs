@@ -306,4 +306,4 @@ pub fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,6 +5,7 @@
 
 use std::io::Read;
 
+use super::cutter::newlines;
 use super::unpack::trouble;
 use super::{RECORD_BYTES_MOST, Trouble};
 
@@ -59,8 +60,4 @@ impl Pieces {
             }
         }
     }
-}
-
-fn newlines(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
 }

@@ -2,7 +2,7 @@
 //!
 //! In: arbitrary bytes. Out: a panic when two readings of them disagree, or a body grows over its limit. Never: a coding that is asked for.
 
-use super::{End, SMALL, Seen, cut, observe};
+use super::{End, SMALL, Seen, cut, lengths_and_input, observe};
 use crate::wire::{Coding, Fault, Limits};
 
 /// Room for what a packed body may become; a few hundred bytes make more.
@@ -17,11 +17,13 @@ const ROOM: Limits = Limits {
 /// # Panics
 /// When an invariant breaks.
 pub fn coded(data: &[u8]) {
-    let [pick, count, rest @ ..] = data else {
+    let Some((&pick, rest)) = data.split_first() else {
         return;
     };
-    let coding = Coding::ALL[usize::from(*pick) % Coding::ALL.len()];
-    let (lengths, packed) = rest.split_at(usize::from(count % 16).min(rest.len()));
+    let Some((lengths, packed)) = lengths_and_input(rest) else {
+        return;
+    };
+    let coding = Coding::ALL[usize::from(pick) % Coding::ALL.len()];
     let name = coding.name();
     let mut input = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {name}\r\n\r\n").into_bytes();
     input.extend_from_slice(packed);

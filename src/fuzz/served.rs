@@ -2,7 +2,7 @@
 //!
 //! In: arbitrary bytes. Out: a panic when two readings of them disagree. Never: a socket, or a reply.
 
-use super::cut;
+use super::{cut, lengths_and_input};
 use crate::mock::read_requests;
 
 /// A count, as many lengths of pieces, and requests: the pieces, one read, and a byte at a time are the same requests, and end in the same
@@ -11,10 +11,9 @@ use crate::mock::read_requests;
 /// # Panics
 /// When an invariant breaks.
 pub fn served(data: &[u8]) {
-    let Some((&count, rest)) = data.split_first() else {
+    let Some((lengths, input)) = lengths_and_input(data) else {
         return;
     };
-    let (lengths, input) = rest.split_at(usize::from(count % 16).min(rest.len()));
     let whole = read_requests([input]);
     assert_eq!(
         whole,

@@ -2,7 +2,7 @@
 //!
 //! In: arbitrary bytes. Out: a panic when two readings of them disagree. Never: what passes through a tunnel.
 
-use super::{SMALL, cut};
+use super::{SMALL, cut, lengths_and_input};
 use crate::wire::{ConnectReply, Step};
 
 /// A count, as many lengths of pieces, and an answer: the pieces, one read, and a byte at a time end alike. Only of an answer that opens a
@@ -11,10 +11,9 @@ use crate::wire::{ConnectReply, Step};
 /// # Panics
 /// When an invariant breaks.
 pub fn tunnel(data: &[u8]) {
-    let Some((&count, rest)) = data.split_first() else {
+    let Some((lengths, answer)) = lengths_and_input(data) else {
         return;
     };
-    let (lengths, answer) = rest.split_at(usize::from(count % 16).min(rest.len()));
     let (bytewise, used) = read(answer.chunks(1));
     if let Step::Done(status) = bytewise {
         assert!(

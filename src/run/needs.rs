@@ -67,10 +67,7 @@ fn closing(plan: &Plan) -> Closing {
             reason = "a rate is positive, and the cast saturates"
         )]
         let by_time = by_time.map(|(rate, time)| (rate * time.0 as f64 / 1e9).ceil() as u64);
-        match (phase.stop.requests, by_time) {
-            (Some(requests), Some(by_time)) => Some(requests.min(by_time)),
-            (requests, by_time) => requests.or(by_time),
-        }
+        phase.stop.requests.into_iter().chain(by_time).min()
     };
     let rates: Option<Vec<f64>> = plan.phases.iter().map(per_second).collect();
     Closing {

@@ -12,6 +12,7 @@ use super::super::{Dataset, build, open};
 use super::*;
 use crate::clock::Nanos;
 use crate::config::{Command, parse};
+use crate::file::tests::{gzip, zstd};
 use crate::tokenizer::ShippedTokenizer;
 
 /// A trace of a few lines, some of them of one session.
@@ -119,16 +120,8 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 fn pack(how: u32, text: &[u8]) -> Vec<u8> {
     match how {
         0 => text.to_owned(),
-        1 => {
-            let fast = flate2::Compression::fast();
-            let mut packer = flate2::write::GzEncoder::new(Vec::new(), fast);
-            packer.write_all(text).unwrap();
-            packer.finish().unwrap()
-        }
-        _ => {
-            let level = ruzstd::encoding::CompressionLevel::Fastest;
-            ruzstd::encoding::compress_to_vec(text, level)
-        }
+        1 => gzip(text),
+        _ => zstd(text),
     }
 }
 

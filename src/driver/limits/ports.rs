@@ -17,6 +17,10 @@ const REST_S: u64 = 60;
 /// Seconds after which a port can be used again where that is allowed.
 const REUSE_S: u64 = 1;
 
+/// What gives room where ports run out.
+const MORE_ADDRESSES: &str =
+    "give more addresses, this machine's with --local-address, the server's with several --url";
+
 /// The ports towards one server, over all local addresses.
 struct Room {
     low: u16,
@@ -90,9 +94,7 @@ impl Room {
         };
         let each = (needed + self.taken()).div_ceil(self.addresses);
         if each > PORTS_END - LOWEST_PORT {
-            return format!(
-                "{wait}no range holds so many: give more addresses, this machine's with --local-address, the server's with several --url"
-            );
+            return format!("{wait}no range holds so many: {MORE_ADDRESSES}");
         }
         let (low, high) = (u64::from(self.low), u64::from(self.high));
         let first = (high + 1).saturating_sub(each);
@@ -102,7 +104,7 @@ impl Room {
             (LOWEST_PORT, PORTS_END - 1)
         };
         format!(
-            "{wait}sysctl -w net.ipv4.ip_local_port_range=\"{first} {last}\", or give more addresses, this machine's with --local-address, the server's with several --url"
+            "{wait}sysctl -w net.ipv4.ip_local_port_range=\"{first} {last}\", or {MORE_ADDRESSES}"
         )
     }
 }
@@ -164,7 +166,7 @@ fn closed(
         // How many a second it will be only the load shows; where a port rests for a second, more than the machine can do.
         None => (rest_s == REST_S && most(u64::MAX) > left).then(|| {
             format!(
-                "each request to {to} leaves a local port in TIME_WAIT for {rest_s} s, and {}: above {} requests/s none is left; give more addresses, this machine's with --local-address, the server's with several --url, or keep connections (--connection-reuse-strategy pooled)",
+                "each request to {to} leaves a local port in TIME_WAIT for {rest_s} s, and {}: above {} requests/s none is left; {MORE_ADDRESSES}, or keep connections (--connection-reuse-strategy pooled)",
                 room.told(),
                 left / rest_s
             )

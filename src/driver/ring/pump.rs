@@ -183,9 +183,8 @@ impl Pump {
         if let Some(link) = self.links.at(place) {
             link.narrowed = ports::narrow(&link.socket);
             link.tries = tries;
-            link.operations += 1;
-            link.other = Some(self.ring.connect(place, &link.socket, address)?);
         }
+        self.begin_connect(place, address)?;
         self.enter(Wait::No)
     }
 

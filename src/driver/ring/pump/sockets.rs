@@ -38,8 +38,7 @@ impl Pump {
         let mut address = address;
         // All ports of its window are taken, perhaps none elsewhere.
         if !(std::mem::take(&mut link.narrowed) && ports::widen(&link.socket).is_ok()) {
-            let error = io::ErrorKind::AddrNotAvailable.into();
-            let to = address.as_socket().filter(|_| tries.go_on(&error));
+            let to = address.as_socket().filter(|_| tries.are_left());
             let opened = to.map(|to| self.new_socket(to, &mut tries));
             let (Some(Ok((socket, to))), Some(link)) = (opened, self.links.at(place)) else {
                 return Ok(false);
@@ -49,10 +48,16 @@ impl Pump {
             link.socket = socket;
             address = to;
         }
+        self.begin_connect(place, address)?;
+        Ok(true)
+    }
+
+    /// Connects the socket at `place` to `address`.
+    pub(super) fn begin_connect(&mut self, place: u32, address: SockAddr) -> io::Result<()> {
         if let Some(link) = self.links.at(place) {
             link.operations += 1;
             link.other = Some(self.ring.connect(place, &link.socket, address)?);
         }
-        Ok(true)
+        Ok(())
     }
 }
