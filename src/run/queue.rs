@@ -22,7 +22,7 @@ const SPARES: usize = 1_024;
 const SPARE_BYTES: usize = 32 << 20;
 
 /// A recycled exchange keeps no larger body buffer than this.
-const KEPT_BODY_BYTES: usize = 1 << 20;
+const KEPT_BODY_BYTES: usize = 2 << 20;
 
 /// A worker's end.
 pub(super) struct WorkerEnd {
