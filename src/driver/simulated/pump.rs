@@ -114,7 +114,12 @@ impl World {
                     started,
                     done,
                 } => engine.on_connected(conn, local_port, started, done),
-                Completion::Received { bytes, stamp } => engine.on_received(conn, &bytes, stamp),
+                Completion::Received { bytes, stamp } => {
+                    let mut from = 0;
+                    while from < bytes.len() {
+                        from += engine.on_received(conn, &bytes[from..], stamp);
+                    }
+                }
                 Completion::Sent { bytes, sent } => engine.on_sent(conn, bytes, sent),
                 Completion::Closed { reason, tick } => engine.on_closed(conn, reason, tick),
             }
