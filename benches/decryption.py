@@ -60,7 +60,7 @@ def measure(arguments, folder, driver, load):
         rig.run(words, arguments.client_core, folder / "client.txt", limit_s=60 + 3 * most_ms / 1000)
     delays, bad = [], 0
     for line in records.lines(out / records.RAW):
-        if len(line["responses"]) > 3:
+        if line["request_headers"]["Host"] == front.url.removeprefix("https://"):
             reads = [read for read in line["reads"] if read["kernel_perf_ns"] and read["user_perf_ns"]]
             delays += [(read["user_perf_ns"] - read["kernel_perf_ns"]) / 1000 for read in reads]
     for line in records.lines(out / records.RECORDS):
