@@ -16,8 +16,8 @@ import rig
 
 # Of a process, beside a descriptor for each stream.
 BESIDE = 100
-# What a stream may take beside its text.
-BOUND_KIB = 16
+# What a stream may take beside its text, and what its TLS may take.
+BOUND_KIB, TLS_KIB = 16, 8
 SAMPLE_S = 0.5
 # A process of nginx may open two descriptors for each stream.
 NGINX_PROCESSES = 2
@@ -49,7 +49,7 @@ def body(arguments, folder):
         more = row["peak_kib"] - base * row["processes"]
         kib = more / streams - row["text_kib"] if streams > 1 else math.nan
         rig.say(f"  {row['peak_kib'] / 1024:,.1f} MiB, {row['descriptors']:,} descriptors, {row['bad']} failed or lost, {row['wall_s']:.0f} s")
-        failed = failed or row["bad"] > 0 or kib > BOUND_KIB
+        failed = failed or row["bad"] > 0 or kib > BOUND_KIB + (TLS_KIB if arguments.tls else 0)
         rows.append([
             rig.shown(streams, 0), rig.shown(row["processes"], 0), rig.shown(row["requests"], 0), rig.shown(row["bad"], 0),
             rig.shown(row["peak_kib"] / 1024), rig.shown(row["text_kib"]), rig.shown(kib), rig.shown(row["descriptors"], 0),
