@@ -11,13 +11,16 @@ import threading
 import time
 import urllib.request
 
+import nginx
 import rig
 
 # Of a process, beside a descriptor for each stream.
 BESIDE = 100
-# What a stream may take beside its text.
-BOUND_KIB = 16
+# What a stream may take beside its text, and what its TLS may take.
+BOUND_KIB, TLS_KIB = 16, 8
 SAMPLE_S = 0.5
+# A process of nginx may open two descriptors for each stream.
+NGINX_PROCESSES = 2
 # Samples between two counts of descriptors, which take their time.
 COUNT_EVERY = 4
 
@@ -29,6 +32,7 @@ def main():
     parser.add_argument("--rate", type=float, default=2, help="tokens a second of each stream")
     parser.add_argument("--rounds", type=int, default=2, help="requests of each stream, one after the other")
     parser.add_argument("--connects", type=float, default=2_500, help="streams begun a second at the start")
+    parser.add_argument("--tls", action="store_true", help="over TLS, which nginx takes off on the server's core")
     parser.add_argument("--flags", default="", help="further flags of the client, in one word")
     parser.set_defaults(repeats=1)
     arguments = parser.parse_args()
@@ -45,7 +49,7 @@ def body(arguments, folder):
         more = row["peak_kib"] - base * row["processes"]
         kib = more / streams - row["text_kib"] if streams > 1 else math.nan
         rig.say(f"  {row['peak_kib'] / 1024:,.1f} MiB, {row['descriptors']:,} descriptors, {row['bad']} failed or lost, {row['wall_s']:.0f} s")
-        failed = failed or row["bad"] > 0 or kib > BOUND_KIB
+        failed = failed or row["bad"] > 0 or kib > BOUND_KIB + (TLS_KIB if arguments.tls else 0)
         rows.append([
             rig.shown(streams, 0), rig.shown(row["processes"], 0), rig.shown(row["requests"], 0), rig.shown(row["bad"], 0),
             rig.shown(row["peak_kib"] / 1024), rig.shown(row["text_kib"]), rig.shown(kib), rig.shown(row["descriptors"], 0),
@@ -67,12 +71,15 @@ def measure(arguments, folder, streams):
     rig.say(f"{streams:,} streams in {processes} process{'es' if processes > 1 else ''}")
     shares = [streams // processes + (index < streams % processes) for index in range(processes)]
     gap_ms = 1000 / arguments.rate
-    servers, clients, before = [], [], kernel_kib()
+    servers, fronts, clients, before = [], [], [], kernel_kib()
     try:
         for share in shares:
             servers.append(Server(arguments, gap_ms, share).__enter__())
+            if arguments.tls:
+                front = nginx.Nginx(arguments.server_core, folder / f"front-{len(fronts)}", servers[-1].url, processes=NGINX_PROCESSES)
+                fronts.append(front.__enter__())
         text_kib = len(reply(servers[0].url, arguments.tokens)) / 1024
-        for index, (share, server) in enumerate(zip(shares, servers)):
+        for index, (share, server) in enumerate(zip(shares, fronts or servers)):
             clients.append(Client(arguments, folder / f"streams-{index}", share, server.url, streams))
         watch(clients, arguments)
         lag = 0.0
@@ -82,7 +89,7 @@ def measure(arguments, folder, streams):
     finally:
         for client in clients:
             client.end()
-        for server in servers:
+        for server in [*fronts, *servers]:
             server.__exit__()
     peak = {name: max(sum(sample) for sample in zip(*[getattr(client, name) for client in clients])) for name in ("memory", "files")}
     return {
@@ -126,7 +133,7 @@ class Client:
             arguments.binary, "profile", "--url", url, "--model", "mock-model", "--streaming", "--tokenizer", "builtin",
             "--concurrency", share, "--request-count", self.planned, "--isl", 16, "--osl", arguments.tokens,
             "--num-prompts", 16, "--random-seed", 1, "--cpus", arguments.client_core, "--workers-max", 1, "--ui-type", "none",
-            "--output-artifact-dir", out / "artifacts", *arguments.flags.split()]
+            "--output-artifact-dir", out / "artifacts", *(nginx.TRUST if arguments.tls else []), *arguments.flags.split()]
         if streams > 1:
             words += ["--concurrency-ramp-duration", max(1, streams / arguments.connects)]
         self.memory, self.files, self.kernel = [], [], []

@@ -49,6 +49,9 @@ mod slots;
 #[path = "engine/stamps.rs"]
 mod stamps;
 
+#[path = "engine/stretches.rs"]
+mod stretches;
+
 #[path = "engine/traces.rs"]
 mod traces;
 

@@ -5,9 +5,11 @@
 //!
 //! A task for each connection waits until its socket is readable, reads once into the worker's arena, takes the stamp and
 //! queues a completion. monoio polls its main future only when no task is ready: that future, the pump, hands the queue to the
-//! engine and carries out what it wants.
+//! engine and carries out what it wants. In between it lets the tasks of sockets that have become ready run, whenever the engine
+//! has decrypted as much as no stamp should wait for.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,15 +28,15 @@ use super::socket::{SocketOptions, Sockets};
 use super::stamping;
 use super::waiting::Waiting;
 use super::window::{Gaps, Windows};
-use super::{AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, wake_on_time};
+use super::{CloseReason, ConnId, Op, Pause, RingTally, Sent, wake_on_time};
 
+mod batch;
 mod sockets;
+
+use batch::{Arena, Unfinished};
 
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
-
-/// Bytes read and not yet parsed; a task that finds it full waits until the pump has emptied it.
-const ARENA_BYTES: usize = 4 << 20;
 
 /// What is asked of this driver.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,11 +105,17 @@ pub fn run_with(
 struct Shared {
     clock: Clock,
     wishes: Wishes,
-    queue: RefCell<Vec<Completion>>,
+    queue: RefCell<VecDeque<Completion>>,
+    /// Where reads go; without a byte of room while the pump has it.
     arena: RefCell<Arena>,
     waker: RefCell<Option<Waker>>,
-    /// Tasks that found the arena full.
+    /// Tasks that found the arena full, or have read their share of a batch.
     waiting: RefCell<Vec<Waker>>,
+    /// Batches that the pump has begun to hand over.
+    batches: Cell<u64>,
+    /// The pump has paused so that tasks run.
+    paused: Cell<bool>,
+    resumer: RefCell<Option<Waker>>,
     /// Sockets by connection index; the generation tells whose.
     sockets: RefCell<Vec<Option<Held>>>,
     timer_fired: Cell<bool>,
@@ -116,11 +124,6 @@ struct Shared {
 
 /// A socket, and whose it is.
 type Held = (ConnId, Rc<TcpStream>);
-
-struct Arena {
-    bytes: Vec<u8>,
-    used: usize,
-}
 
 struct Completion {
     conn: ConnId,
@@ -152,8 +155,16 @@ enum What {
 
 impl Shared {
     fn push(&self, conn: ConnId, what: What) {
-        self.queue.borrow_mut().push(Completion { conn, what });
+        let completion = Completion { conn, what };
+        self.queue.borrow_mut().push_back(completion);
         self.wake();
+    }
+
+    /// Lets tasks look at their sockets again.
+    fn wake_waiting(&self) {
+        for waker in self.waiting.borrow_mut().drain(..) {
+            waker.wake();
+        }
     }
 
     fn wake(&self) {
@@ -198,7 +209,15 @@ struct Pump {
     windows: Option<Windows>,
     /// By connection index.
     gaps: Vec<Gaps>,
-    spare: Vec<Completion>,
+    /// What is being handed over, and where its reads stand.
+    batch: VecDeque<Completion>,
+    arena: Arena,
+    /// For what is read meanwhile; not touched, and so no memory, unless the pump pauses in a batch.
+    other_arena: Arena,
+    /// All stamps in the batch were taken between two looks at a wall clock that runs steadily.
+    steady: bool,
+    /// A read of the batch of which a part has been handed over.
+    unfinished: Option<Unfinished>,
     tally: RingTally,
 }
 
@@ -214,19 +233,20 @@ async fn pump(
     let shared = Rc::new(Shared {
         clock,
         wishes,
-        queue: RefCell::new(Vec::with_capacity(1_024)),
-        arena: RefCell::new(Arena {
-            bytes: vec![0; ARENA_BYTES],
-            used: 0,
-        }),
+        queue: RefCell::new(VecDeque::with_capacity(1_024)),
+        arena: RefCell::new(Arena::new()),
         waker: RefCell::new(None),
         waiting: RefCell::new(Vec::new()),
+        batches: Cell::new(0),
+        paused: Cell::new(false),
+        resumer: RefCell::new(None),
         sockets: RefCell::new(Vec::new()),
         timer_fired: Cell::new(false),
         opener: RefCell::new(opener),
     });
     let timer = Rc::new(Timer::new()?);
     monoio::spawn(watch(Rc::clone(&shared), Rc::clone(&timer)));
+    monoio::spawn(batch::resume(Rc::clone(&shared)));
     let mut pump = Pump {
         shared,
         engine,
@@ -235,7 +255,11 @@ async fn pump(
         kernel,
         windows,
         gaps: Vec::new(),
-        spare: Vec::with_capacity(1_024),
+        batch: VecDeque::with_capacity(1_024),
+        arena: Arena::default(),
+        other_arena: Arena::new(),
+        steady: false,
+        unfinished: None,
         tally: RingTally::default(),
     };
     std::future::poll_fn(|context: &mut Context<'_>| pump.turn(context)).await?;
@@ -265,7 +289,10 @@ impl Pump {
             self.armed = Tick::NEVER;
         }
         loop {
-            self.deliver();
+            if !self.deliver() {
+                self.pause();
+                return Poll::Pending;
+            }
             let Some(pause) = self.carry_out() else {
                 return Poll::Ready(Ok(()));
             };
@@ -309,62 +336,6 @@ impl Pump {
             std::thread::sleep(Duration::from_nanos(rate.nanos(window).0));
         }
         Ok(())
-    }
-
-    /// Hands what completed to the engine. Everything in the queue was stamped before this.
-    fn deliver(&mut self) {
-        std::mem::swap(&mut *self.shared.queue.borrow_mut(), &mut self.spare);
-        // All stamps in the batch were taken between the last look at the wall clock and this one.
-        let steady =
-            !self.spare.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
-        let mut batch = std::mem::take(&mut self.spare);
-        if batch.len() >= AHEAD_LEAST {
-            self.engine.look_ahead(batch.iter().map(|c| c.conn));
-        }
-        let shared = Rc::clone(&self.shared);
-        let mut arena = shared.arena.borrow_mut();
-        for Completion { conn, what } in batch.drain(..) {
-            match what {
-                What::Connected {
-                    local_port,
-                    started,
-                    done,
-                } => self.engine.on_connected(conn, local_port, started, done),
-                What::Received {
-                    begin,
-                    end,
-                    tick,
-                    wall_ns,
-                } => {
-                    let stamp = self.stamp(conn, tick, wall_ns.filter(|_| steady));
-                    self.engine
-                        .on_received(conn, &arena.bytes[begin..end], stamp);
-                }
-                What::Sent { bytes, sent } => self.engine.on_sent(conn, bytes, sent),
-                What::Closed { reason, tick } => self.engine.on_closed(conn, reason, tick),
-            }
-        }
-        self.spare = batch;
-        arena.used = 0;
-        for waker in self.shared.waiting.borrow_mut().drain(..) {
-            waker.wake();
-        }
-    }
-
-    fn stamp(&mut self, conn: ConnId, tick: Tick, wall_ns: Option<u64>) -> Stamp {
-        self.tally.reads += 1;
-        let Some(kernel) = &self.kernel else {
-            let kernel = Tick::NEVER;
-            return Stamp { tick, kernel };
-        };
-        // The stamp cannot lie after the read; what the mapping is off by must not make it so.
-        let kernel = wall_ns.map_or(Tick::NEVER, |wall_ns| kernel.stamp(wall_ns, tick));
-        self.tally.unstamped += u64::from(kernel == Tick::NEVER);
-        let stamp = Stamp { tick, kernel };
-        if let Some(windows) = &mut self.windows {
-            windows.read(gaps_of(&mut self.gaps, conn), stamp.arrival());
-        }
-        stamp
     }
 
     /// Does what the engine wants; `None` when it has finished, else what it waits for.

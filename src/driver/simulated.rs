@@ -124,6 +124,8 @@ pub struct Outcome {
     pub buffers_left: usize,
     /// Breaches of the driver's contract: two sends at once, a connection opened over another, an operation on one that is closed.
     pub breaches: Vec<String>,
+    /// Looks at the network that engines asked for in the middle of a read.
+    pub looks: u64,
     /// Times for which engines said that a send would be due.
     pub announced: BTreeSet<Tick>,
 }
@@ -150,6 +152,9 @@ pub struct Simulation {
     pub kernel_stamps: bool,
     /// Time from one end of a connection to the other.
     pub latency: Nanos,
+    /// Time that an engine takes to decrypt what it takes of a read at once. Meanwhile the network goes on, and what it brings is read,
+    /// and stamped, when the driver looks. 0 for no such time.
+    pub decryption: Nanos,
     /// What is behind which address; plain open servers where nothing is said.
     pub hosts: BTreeMap<SocketAddr, Host>,
     /// Proxies before hosts: the status that each gives a CONNECT, 0 for an answer that is no HTTP.
@@ -175,6 +180,7 @@ impl Simulation {
             faults: Faults::none(),
             kernel_stamps: false,
             latency: Nanos(50_000),
+            decryption: Nanos(0),
             hosts: BTreeMap::new(),
             proxies: BTreeMap::new(),
             server: Box::new(|_, chance| Answer::random(chance)),

@@ -27,6 +27,7 @@ mod idle;
 mod listen;
 mod phase;
 mod prefill;
+mod records;
 mod request;
 mod session;
 mod tls;
@@ -86,6 +87,7 @@ pub struct Engine {
     spare_flights: Vec<Box<Flight>>,
     spare_buffers: Vec<Vec<u8>>,
     plain: Vec<u8>,
+    stretch: tls::Stretch,
     /// Connections with reads of this batch that are not marked as parsed yet.
     unmarked: Vec<ConnId>,
     /// Exchanges that ended in this batch: handed over when it is parsed.
@@ -149,6 +151,7 @@ impl Engine {
             spare_flights: Vec::new(),
             spare_buffers: Vec::new(),
             plain: Vec::new(),
+            stretch: tls::Stretch::default(),
             unmarked: Vec::new(),
             ended: Vec::new(),
             unheard: VecDeque::new(),
@@ -166,8 +169,9 @@ impl Engine {
     }
 
     /// What to do next. `now` may not go backwards. Drivers ask when they have handed over a batch of completions, so the first
-    /// `now` after a batch is when it had been parsed.
+    /// `now` after a batch is when it had been parsed; and they look for new completions before they hand over the next one.
     pub fn next(&mut self, now: Tick) -> Op {
+        self.stretch.ended();
         self.health.awake(now);
         self.batch_parsed(now);
         if let Some(op) = self.pop(now) {
@@ -308,40 +312,26 @@ impl Engine {
         }
     }
 
-    /// `data` was read from `conn`.
-    pub fn on_received(&mut self, conn: ConnId, data: &[u8], stamp: Stamp) {
-        self.health.received(stamp);
+    /// `data` was read from `conn`; how many bytes of it were taken. Over TLS they may be fewer than all: then the driver stamps what has
+    /// completed meanwhile and hands over the rest, with the same stamp, before anything else. So no stamp waits for more than the
+    /// decryption of one record.
+    #[must_use]
+    pub fn on_received(&mut self, conn: ConnId, data: &[u8], stamp: Stamp) -> usize {
+        if !self.stretch.is_within_a_read() {
+            self.health.received(stamp);
+        }
         let Some(c) = self.table.current(conn) else {
-            return;
+            return data.len();
         };
-        let came = arrival(stamp, self.setup.stamps);
         if c.state == State::Tunnelling {
-            return self.on_tunnel(conn, data, came);
+            let came = arrival(stamp, self.setup.stamps);
+            self.on_tunnel(conn, data, came);
+        } else if c.tls.is_some() {
+            return self.on_ciphertext(conn, data, stamp);
+        } else {
+            self.on_plain(conn, data, data.len(), stamp);
         }
-        if c.tls.is_none() {
-            return self.on_plain(conn, data, data.len(), stamp);
-        }
-        let mut plain = std::mem::take(&mut self.plain);
-        plain.clear();
-        let outcome = c
-            .tls
-            .as_mut()
-            .map_or(Ok(()), |tls| tls.receive(data, &mut plain));
-        if let Err(fault) = outcome {
-            self.plain = plain;
-            return self.finish(conn, Outcome::Fault(fault), came);
-        }
-        self.flush_tls(conn);
-        self.after_handshake(conn, came);
-        if !plain.is_empty() {
-            self.on_plain(conn, &plain, data.len(), stamp);
-        }
-        self.plain = plain;
-        let over = self.table.current(conn).and_then(|c| c.tls.as_ref());
-        if over.is_some_and(tls::Tls::closed_cleanly) {
-            // close_notify ends the peer's side, whether or not the connection ends with it (RFC 8446 section 6.1).
-            self.on_closed(conn, CloseReason::Eof, stamp.tick);
-        }
+        data.len()
     }
 
     /// `conn` ended, or could not be opened.
@@ -442,21 +432,5 @@ impl Engine {
             _ => Outcome::Fault(Fault::Io),
         };
         self.finish(conn, outcome, tick);
-    }
-
-    fn after_handshake(&mut self, conn: ConnId, tick: Tick) {
-        let Some(c) = self.table.current(conn) else {
-            return;
-        };
-        let ready = c.tls.as_ref().is_some_and(tls::Tls::is_ready);
-        if c.state == State::Handshaking && ready {
-            c.tls_end = c.tls_end.min(tick);
-            let Some(flight) = &mut c.flight else {
-                return self.opened_ahead(conn);
-            };
-            flight.exchange.ticks.tls_end = tick;
-            c.state = State::Busy;
-            self.send_request(conn);
-        }
     }
 }

@@ -1,17 +1,25 @@
 //! TLS, driven by hand.
 //!
-//! In: ciphertext. Out: plaintext, and ciphertext to be sent. Never: I/O; rustls works on memory here.
+//! In: ciphertext. Out: plaintext, and ciphertext to be sent. Never: I/O, rustls works on memory here; or more than one long record
+//! decrypted before the driver may look at what has completed.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use crate::clock::Tick;
+use crate::driver::{CloseReason, ConnId, Stamp};
+use crate::record::Outcome;
 use crate::wire::Fault;
 
-use super::TlsTarget;
+use super::conn::State;
+use super::flight::arrival;
+use super::records::{Records, STRETCH};
+use super::{Engine, TlsTarget};
 
 /// TLS of one connection.
 pub(super) struct Tls {
     inner: rustls::ClientConnection,
+    records: Records,
     peer_closed: bool,
 }
 
@@ -22,6 +30,7 @@ impl Tls {
             .map_err(|_| Fault::Tls)?;
         Ok(Tls {
             inner,
+            records: Records::default(),
             peer_closed: false,
         })
     }
@@ -34,6 +43,16 @@ impl Tls {
     /// The peer said that it sends nothing more (close_notify).
     pub(super) fn closed_cleanly(&self) -> bool {
         self.peer_closed
+    }
+
+    /// How much of `data` may be decrypted at a stretch in which `spent` was, and what that costs. A step of the handshake takes longer
+    /// than any record, and is a stretch of its own.
+    fn next_stretch(&mut self, data: &[u8], spent: usize) -> (usize, usize) {
+        let early = !self.is_ready();
+        let room = if early { 0 } else { STRETCH };
+        let left = room.saturating_sub(spent);
+        let (taken, cost) = self.records.take(data, left, spent == 0);
+        (taken, if early && cost > 0 { STRETCH } else { cost })
     }
 
     /// Takes ciphertext; appends the plaintext it held to `plain`.
@@ -75,6 +94,86 @@ impl Tls {
             if self.inner.write_tls(out).is_err() {
                 return;
             }
+        }
+    }
+}
+
+/// What was decrypted since the driver last looked at what has completed, and how far the read under way is.
+#[derive(Debug, Default)]
+pub(super) struct Stretch {
+    spent: usize,
+    within: bool,
+    /// Bytes of the read under way that were taken in earlier stretches.
+    taken: usize,
+}
+
+impl Stretch {
+    /// A read was taken in part, and the rest of it is to come.
+    pub(super) fn is_within_a_read(&self) -> bool {
+        self.within
+    }
+
+    /// The driver looks now.
+    pub(super) fn ended(&mut self) {
+        self.spent = 0;
+    }
+}
+
+impl Engine {
+    /// Decrypts as much of `data` as may be at a stretch. What it held is handed on when the whole read is decrypted: it has one stamp.
+    pub(super) fn on_ciphertext(&mut self, conn: ConnId, data: &[u8], stamp: Stamp) -> usize {
+        let tls = self.table.current(conn).and_then(|c| c.tls.as_mut());
+        let Some(tls) = tls else { return data.len() };
+        if !self.stretch.within {
+            self.plain.clear();
+            self.stretch.taken = 0;
+        }
+        let came = arrival(stamp, self.setup.stamps);
+        let (taken, cost) = tls.next_stretch(data, self.stretch.spent);
+        let outcome = tls.receive(&data[..taken], &mut self.plain);
+        self.stretch.taken += taken;
+        self.stretch.within = outcome.is_ok() && taken < data.len();
+        if self.stretch.within {
+            self.stretch.ended();
+            return taken;
+        }
+        self.stretch.spent += cost;
+        match outcome {
+            Ok(()) => self.read_decrypted(conn, stamp, came),
+            Err(fault) => self.finish(conn, Outcome::Fault(fault), came),
+        }
+        data.len()
+    }
+
+    /// All plaintext of a read is there.
+    fn read_decrypted(&mut self, conn: ConnId, stamp: Stamp, came: Tick) {
+        self.flush_tls(conn);
+        self.after_handshake(conn, came);
+        let plain = std::mem::take(&mut self.plain);
+        if !plain.is_empty() {
+            self.on_plain(conn, &plain, self.stretch.taken, stamp);
+        }
+        self.plain = plain;
+        let over = self.table.current(conn).and_then(|c| c.tls.as_ref());
+        if over.is_some_and(Tls::closed_cleanly) {
+            // close_notify ends the peer's side, whether or not the connection ends with it (RFC 8446 section 6.1).
+            self.on_closed(conn, CloseReason::Eof, stamp.tick);
+        }
+    }
+
+    fn after_handshake(&mut self, conn: ConnId, tick: Tick) {
+        let Some(c) = self.table.current(conn) else {
+            return;
+        };
+        let ready = c.tls.as_ref().is_some_and(Tls::is_ready);
+        if c.state == State::Handshaking && ready {
+            c.tls_end = c.tls_end.min(tick);
+            let Some(flight) = &mut c.flight else {
+                return self.opened_ahead(conn);
+            };
+            flight.exchange.ticks.tls_end = tick;
+            c.state = State::Busy;
+            self.send_request(conn);
         }
     }
 }

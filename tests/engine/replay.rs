@@ -152,7 +152,10 @@ pub(crate) fn replay(reads: &[&[u8]], concurrency: usize, meter: &mut impl Meter
                                 tick: now,
                                 kernel: now,
                             };
-                            meter.received(|| engine.on_received(conn, read, stamp));
+                            meter.received(|| {
+                                let taken = engine.on_received(conn, read, stamp);
+                                debug_assert_eq!(taken, read.len());
+                            });
                         }
                     }
                 }

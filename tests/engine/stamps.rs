@@ -105,7 +105,8 @@ impl Hand {
                 Tick(kernel)
             },
         };
-        self.engine().on_received(conn, bytes, stamp);
+        let taken = self.engine().on_received(conn, bytes, stamp);
+        assert_eq!(taken, bytes.len(), "nothing is to be decrypted");
     }
 
     fn exchanges(&self) -> Vec<Exchange> {

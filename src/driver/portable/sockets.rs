@@ -21,6 +21,9 @@ use crate::driver::{ports, stamping};
 
 use super::{READ_BYTES, Shared, What};
 
+/// A read takes at most this part of the room that is left.
+const ROOM_PARTS: usize = 32;
+
 /// Between two tries to connect to a socket of the file system whose queue is full.
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
@@ -152,6 +155,7 @@ async fn serve(
     };
     let mut ended = matches!(what, What::Closed { .. });
     shared.push(conn, what);
+    let mut share = Share::default();
     while !ended {
         if stream.readable(false).await.is_err() || !shared.is_current(conn) {
             return;
@@ -159,17 +163,53 @@ async fn serve(
         match receive(&shared, &stream) {
             Received::Done(what) => {
                 ended = matches!(what, What::Closed { .. });
+                let bytes = what.read_bytes();
                 shared.push(conn, what);
+                share.note(&shared, bytes);
+                while !ended && share.is_used_up(&shared) {
+                    woken_by_pump(&shared).await;
+                }
             }
             Received::Nothing => {}
-            Received::Full => arena_emptied(&shared).await,
+            Received::Full => woken_by_pump(&shared).await,
+        }
+    }
+}
+
+/// What a connection has read for the batch that the pump will take next. A stream that brings more than it is read of must not read on
+/// and on while others wait for their stamps.
+#[derive(Default)]
+struct Share {
+    batch: u64,
+    bytes: usize,
+}
+
+impl Share {
+    fn note(&mut self, shared: &Shared, bytes: usize) {
+        let batch = shared.batches.get();
+        if batch != self.batch {
+            *self = Share { batch, bytes: 0 };
+        }
+        self.bytes += bytes;
+    }
+
+    fn is_used_up(&self, shared: &Shared) -> bool {
+        self.bytes >= READ_BYTES && self.batch == shared.batches.get()
+    }
+}
+
+impl What {
+    fn read_bytes(&self) -> usize {
+        match self {
+            What::Received { begin, end, .. } => end - begin,
+            _ => 0,
         }
     }
 }
 
 /// Returns after the pump's next turn. Waiting for the socket instead would return at once, with data there to be read, and
 /// the task would never let the pump have its turn.
-async fn arena_emptied(shared: &Shared) {
+async fn woken_by_pump(shared: &Shared) {
     let mut waited = false;
     std::future::poll_fn(|context: &mut Context<'_>| {
         if std::mem::replace(&mut waited, true) {
@@ -193,7 +233,9 @@ enum Received {
 fn receive(shared: &Shared, stream: &TcpStream) -> Received {
     let mut arena = shared.arena.borrow_mut();
     let begin = arena.used;
-    let end = (begin + READ_BYTES).min(arena.bytes.len());
+    let free = arena.bytes.len() - begin;
+    // No read takes more than a part of what is free, so that a few large ones leave room for the stamps of many small ones.
+    let end = begin + READ_BYTES.min(free.div_ceil(ROOM_PARTS));
     if begin == end {
         return Received::Full;
     }

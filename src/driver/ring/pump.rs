@@ -276,7 +276,7 @@ impl Pump {
         };
         let place = operation.link;
         match operation.kind {
-            Kind::Receive => self.received(place, completion, buffer, steady),
+            Kind::Receive => self.received(place, completion, buffer, steady)?,
             Kind::Connect => self.connected(place, completion, operation.memory)?,
             Kind::Send => self.sent(place, completion, operation.memory)?,
             Kind::Cancel | Kind::Nothing => self.cancelled(place, completion),
@@ -290,12 +290,18 @@ impl Pump {
         Ok(())
     }
 
-    fn received(&mut self, place: u32, completion: Completion, buffer: Option<u16>, steady: bool) {
+    fn received(
+        &mut self,
+        place: u32,
+        completion: Completion,
+        buffer: Option<u16>,
+        steady: bool,
+    ) -> io::Result<()> {
         let Some(link) = self.links.at(place) else {
-            return;
+            return Ok(());
         };
         if link.state != State::Open {
-            return;
+            return Ok(());
         }
         let (conn, tick) = (link.conn, completion.tick);
         link.receive = link.receive.filter(|_| completion.more);
@@ -311,7 +317,7 @@ impl Pump {
                     self.engine.on_closed(conn, reason, tick);
                 }
             }
-            return;
+            return Ok(());
         }
         let message = buffer.and_then(|id| self.ring.message(id, completion.result));
         match message {
@@ -332,11 +338,42 @@ impl Pump {
                 if let Some(windows) = &mut self.windows {
                     windows.read(&mut link.gaps, stamp.arrival());
                 }
-                self.engine.on_received(conn, message.bytes, stamp);
+                let taken = self.engine.on_received(conn, message.bytes, stamp);
+                if taken < message.bytes.len() {
+                    self.go_on(conn, buffer, completion.result, stamp, taken)?;
+                }
                 if !completion.more {
                     self.rearm.push(place);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Hands over the rest of a read, from its byte `from` on, and looks at what has completed before each part of it.
+    fn go_on(
+        &mut self,
+        conn: ConnId,
+        buffer: Option<u16>,
+        result: i32,
+        stamp: Stamp,
+        mut from: usize,
+    ) -> io::Result<()> {
+        loop {
+            // Buffers that are done with are what the kernel may need now.
+            self.ring.publish();
+            if self.ring.has_something() {
+                self.enter(Wait::No)?;
+            }
+            let message = buffer.and_then(|id| self.ring.message(id, result));
+            let Some(rest) = message.and_then(|message| message.bytes.get(from..)) else {
+                return Ok(());
+            };
+            let taken = self.engine.on_received(conn, rest, stamp);
+            if taken == rest.len() {
+                return Ok(());
+            }
+            from += taken;
         }
     }
 

@@ -105,19 +105,38 @@ impl World {
         if self.chance.happens(self.faults.reorder) {
             inbox = self.reordered(inbox);
         }
-        let worker = &mut self.workers[index];
+        let mut looked = false;
         for (conn, completion) in inbox {
-            let engine = &mut worker.engine;
+            let engine = &mut self.workers[index].engine;
             match completion {
                 Completion::Connected {
                     local_port,
                     started,
                     done,
                 } => engine.on_connected(conn, local_port, started, done),
-                Completion::Received { bytes, stamp } => engine.on_received(conn, &bytes, stamp),
+                Completion::Received { bytes, stamp } => {
+                    looked |= self.hand_over(index, conn, &bytes, stamp);
+                }
                 Completion::Sent { bytes, sent } => engine.on_sent(conn, bytes, sent),
                 Completion::Closed { reason, tick } => engine.on_closed(conn, reason, tick),
             }
+        }
+        if looked {
+            // What was decrypted since the last look.
+            self.look();
+        }
+    }
+
+    /// Hands over a read, and looks as often as the engine wants that; whether it did.
+    fn hand_over(&mut self, index: usize, conn: ConnId, bytes: &[u8], stamp: Stamp) -> bool {
+        let mut rest = bytes;
+        loop {
+            let taken = self.workers[index].engine.on_received(conn, rest, stamp);
+            rest = &rest[taken..];
+            if rest.is_empty() {
+                return bytes.len() > taken;
+            }
+            self.look();
         }
     }
 

@@ -110,6 +110,8 @@ pub(super) struct World {
     pub(super) faults: Faults,
     pub(super) kernel_stamps: bool,
     pub(super) latency: Nanos,
+    decryption: Nanos,
+    looks: u64,
     pub(super) chance: Chance,
     pub(super) server: Server,
     pub(super) links: Vec<Link>,
@@ -149,6 +151,8 @@ impl World {
             faults: simulation.faults,
             kernel_stamps: simulation.kernel_stamps,
             latency: simulation.latency,
+            decryption: simulation.decryption,
+            looks: 0,
             chance: Chance::new(simulation.seed),
             server: simulation.server,
             links: Vec::new(),
@@ -194,7 +198,7 @@ impl World {
             if entry.at > self.time_limit || events > self.event_limit {
                 break End::Limit;
             }
-            self.now = entry.at;
+            self.now = self.now.max(entry.at);
             self.clock.set(self.now);
             self.happen(entry.event);
             if self.spinning {
@@ -217,6 +221,7 @@ impl World {
             connections: self.connections,
             most_connections: self.most_sockets,
             breaches: self.breaches,
+            looks: self.looks,
             announced: self.announced,
         }
     }
@@ -230,10 +235,37 @@ impl World {
         }));
     }
 
+    /// An engine has decrypted for a while, and its driver looks: what came meanwhile is read now.
+    pub(super) fn look(&mut self) {
+        self.looks += 1;
+        let at = self.now.plus(self.decryption.0);
+        let mut later = Vec::new();
+        while self.heap.peek().is_some_and(|Reverse(next)| next.at <= at) {
+            let Some(Reverse(entry)) = self.heap.pop() else {
+                break;
+            };
+            if matches!(entry.event, Event::Read { .. } | Event::Wake { .. }) {
+                later.push(entry.event);
+                continue;
+            }
+            self.now = entry.at;
+            self.clock.set(self.now);
+            self.happen(entry.event);
+        }
+        self.now = at;
+        self.clock.set(at);
+        for event in later {
+            match event {
+                Event::Wake { .. } => self.schedule(at, event),
+                event => self.happen(event),
+            }
+        }
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Wake { engine } => {
-                if self.workers[engine].wakes_at == self.now && !self.workers[engine].finished {
+                if self.workers[engine].wakes_at <= self.now && !self.workers[engine].finished {
                     self.pump(engine);
                 }
             }
