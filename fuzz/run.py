@@ -5,11 +5,12 @@
     python3 fuzz/run.py --seconds 3600 sse    # one of them, an hour
 
 The compiler is the stable one: libFuzzer's coverage comes from flags that it has (cover.sh). The corpus begins with the captured replies of real
-servers (tests/wire/captured), the regressions, and the example files of datasets; it grows in fuzz/corpus, which git ignores. Linux,
+servers (tests/wire/captured), the regressions, and the example files of datasets and templates; it grows in fuzz/corpus, which git ignores. Linux,
 Python 3.9 or later, a C++ compiler; exits with 77 without one.
 """
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import platform
@@ -86,6 +87,15 @@ def seeds(name):
         bodies = [b"Content-Length: 2\r\n\r\n{}", b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n2;a\r\n{}\r\n0\r\nX: y\r\n\r\n",
                   b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n%s" % (len(form), form)]
         return {f"{number}-{cut[0]}": cut + (head + body) * 2 for number, body in enumerate(bodies) for cut in CUTS}
+    if name == "template":
+        # Each template with one of the paths, and a dialogue as messages and as a reply.
+        paths = [b"choices[0].message.content", b"/0/content", b"[?role == 'user'] | sort_by(@, &content)[].content[] | join('', @)"]
+        dialogues = [json.dumps(one["messages"]).encode() for one in json.loads((ROOT / "tests/template/dialogues.json").read_text()).values()]
+        found = {}
+        for number, file in enumerate(sorted((ROOT / "tests/template/templates").glob("*.jinja"))):
+            for pick, dialogue in enumerate(dialogues[number::3]):
+                found[f"{file.stem}-{pick}"] = b"\0".join([file.read_bytes(), paths[pick % len(paths)], dialogue])
+        return found
     if name == "dataset":
         files = {path.name: path.read_bytes() for path in sorted((ROOT / "tests/datasets").glob("*.jsonl"))}
         return {f"{file}-{pick}": bytes([pick]) + text for file, text in files.items() for pick in range(0, 20, 3)}

@@ -7,12 +7,14 @@ mod coded;
 mod dataset;
 mod reply;
 mod served;
+mod template;
 mod tunnel;
 
 pub use coded::coded;
 pub use dataset::dataset;
 pub use reply::reply;
 pub use served::served;
+pub use template::template;
 pub use tunnel::tunnel;
 
 use crate::wire::{

@@ -9,7 +9,7 @@
 //! 7. [`metric`]: records become a summary.
 //! 8. [`report`]: the summary becomes a table and files.
 //!
-//! [`run`] conducts them; [`run::profile`] is the whole way from a plan to the files. [`mock`] is the server to measure against; it shares
+//! [`jinja`] carries out templates for two of them, within bounds. //! [`run`] conducts them; [`run::profile`] is the whole way from a plan to the files. [`mock`] is the server to measure against; it shares
 //! nothing with [`wire`]. [`calibrate`] runs the program against it and says how well this machine measures. [`mod@fuzz`] holds the bodies of the fuzz targets. `ARCHITECTURE.md` follows one byte through all of it.
 //!
 //! ```
@@ -29,6 +29,7 @@ pub mod endpoint;
 pub mod engine;
 pub mod file;
 pub mod fuzz;
+pub mod jinja;
 pub mod metric;
 pub mod mock;
 pub mod record;

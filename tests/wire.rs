@@ -62,11 +62,12 @@ fn captures_are_read_as_expected() {
 #[test]
 fn fuzz_regressions_stay_fixed() {
     type Body = fn(&[u8]);
-    let targets: [(&str, Body); 9] = [
+    let targets: [(&str, Body); 10] = [
         ("coded", tokenring::fuzz::coded),
         ("tunnel", tokenring::fuzz::tunnel),
         ("served", tokenring::fuzz::served),
         ("dataset", tokenring::fuzz::dataset),
+        ("template", tokenring::fuzz::template),
         ("reply", tokenring::fuzz::reply),
         ("head", tokenring::fuzz::head),
         ("body", tokenring::fuzz::body),

@@ -47,11 +47,14 @@ pub(super) fn note(all: &[Conversation]) -> Option<String> {
     let recorded = all
         .iter()
         .filter(|one| one.context == ContextMode::RecordedReplies);
-    let count = recorded.count();
+    note_of(recorded.count(), all.len())
+}
+
+/// The same of `count` of `all` conversations.
+pub(super) fn note_of(count: usize, all: usize) -> Option<String> {
     (count > 0).then(|| {
         format!(
-            "{count} of {} conversations carry recorded replies; these stand in the history, and what the server says does not",
-            all.len()
+            "{count} of {all} conversations carry recorded replies; these stand in the history, and what the server says does not"
         )
     })
 }

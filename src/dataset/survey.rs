@@ -10,9 +10,10 @@ use super::format::{self, Purpose, Setting, broken, other_way};
 use super::line_index::LineIndex;
 use super::lines::{BAD_LINES_MAX, Bad, Unknown};
 use super::links::Links;
+use super::recorded;
 use super::seed::{child_seed, numbered};
 use super::synthetic::conversation_id;
-use super::trace::mixed;
+use super::trace::{Form, mixed};
 use super::{Begins, ContextMode, DatasetError, fixed_schedule};
 use crate::clock::Nanos;
 use crate::config::FixedSchedule;
@@ -107,6 +108,8 @@ struct Pass<'a> {
     mixed_count: usize,
     timed: u64,
     requests: u64,
+    /// Conversations with recorded replies.
+    recorded: usize,
     /// The latest time within the offsets.
     latest_ms: f64,
     /// The line of the first entry.
@@ -123,7 +126,7 @@ struct Pass<'a> {
 struct Known {
     conversation: u32,
     context: ContextMode,
-    form: u8,
+    form: Form,
     /// It has a turn within the offsets.
     begun: bool,
 }
@@ -149,6 +152,7 @@ impl<'a> Pass<'a> {
             sessions: HashMap::new(),
             mixed: BTreeMap::new(),
             mixed_count: 0,
+            recorded: 0,
             timed: 0,
             requests: 0,
             latest_ms: 0.0,
@@ -230,10 +234,13 @@ impl<'a> Pass<'a> {
     fn place(&mut self, entry: &EntrySeen, line: u64) -> Option<(u32, bool)> {
         let trace = self.setting.file.format.is_trace();
         let begins = entry.first.is_some();
+        let recorded = usize::from(entry.context == ContextMode::RecordedReplies);
         let Some((key, id)) = &entry.session else {
+            self.recorded += recorded;
             return Some((self.links.begin(entry.turns), false));
         };
         let Some(known) = self.sessions.get_mut(key) else {
+            self.recorded += recorded;
             let conversation = self.links.begin(entry.turns);
             let known = Known {
                 conversation,
@@ -312,13 +319,18 @@ impl<'a> Pass<'a> {
             }),
         };
         let known = format::open(self.setting)?.known();
+        let all = usize::try_from(self.links.conversation_count()).unwrap_or(usize::MAX);
+        let recorded = recorded::note_of(self.recorded, all);
         Ok(Survey::Done(Box::new(Surveyed {
             index: self.index,
             links: self.links,
             zero,
             requests: self.requests,
             begins,
-            notes: self.unknown.notes(known).collect(),
+            notes: recorded
+                .into_iter()
+                .chain(self.unknown.notes(known))
+                .collect(),
             asked: self.asked,
         })))
     }

@@ -3,12 +3,12 @@
 //! In: a reply in JSON or plain text, and where its answer stands if the user said. Out: a piece. Never: usage, which such a reply has
 //! under no known name.
 
-use jmespath::{Expression, Variable};
 use serde_json::{Map, Value};
 
 use super::input::array;
 use super::parse::peer_error;
-use super::{ApiError, Piece};
+use super::select::{STEPS_MAX, Selection, Stop};
+use super::{ApiError, PeerError, Piece};
 
 /// Where the answer stands.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) enum Answer {
     /// At a JSON pointer (RFC 6901).
     Pointer(String),
     /// At what a JMESPath expression selects.
-    Path(Box<Expression<'static>>),
+    Path(Box<Selection>),
 }
 
 impl Answer {
@@ -32,12 +32,9 @@ impl Answer {
             Some(Value::String(pointer)) if pointer.starts_with('/') => {
                 Ok(Answer::Pointer(pointer.clone()))
             }
-            Some(Value::String(path)) => match jmespath::compile(path) {
-                Ok(expression) => Ok(Answer::Path(Box::new(expression))),
-                Err(error) => Err(refused(format!(
-                    "{path:?} is no JMESPath at offset {}; give one such as output.text, or a JSON pointer such as /output/text",
-                    error.offset
-                ))),
+            Some(Value::String(path)) => match Selection::new(path) {
+                Ok(selection) => Ok(Answer::Path(Box::new(selection))),
+                Err(sentence) => Err(refused(sentence)),
             },
             Some(other) => Err(refused(format!(
                 "{other} is no text; give a JMESPath or a JSON pointer"
@@ -54,7 +51,14 @@ impl Answer {
         let found = match self {
             Answer::Usual => None,
             Answer::Pointer(pointer) => root.pointer(pointer).cloned(),
-            Answer::Path(expression) => selected(expression, root),
+            Answer::Path(selection) => match selection.search(root) {
+                Ok(found) => found,
+                Err(Stop::Unfit) => None,
+                Err(Stop::TooMuch) => {
+                    piece.error = Some(too_much());
+                    return piece;
+                }
+            },
         };
         match found.filter(|value| !value.is_null()) {
             Some(value) => put(&value, &mut piece),
@@ -73,10 +77,15 @@ impl Answer {
     }
 }
 
-fn selected(expression: &Expression<'static>, root: &Value) -> Option<Value> {
-    let variable = Variable::try_from(root.clone()).ok()?;
-    let found = expression.search(variable).ok()?;
-    serde_json::to_value(&*found).ok()
+/// The reply is no answer, since its answer was not found.
+fn too_much() -> PeerError {
+    PeerError {
+        code: None,
+        kind: Some("ResponseFieldError".to_owned()),
+        message: format!(
+            "--extra-inputs response_field takes more than {STEPS_MAX} steps in this reply; give a simpler JMESPath, or a JSON pointer"
+        ),
+    }
 }
 
 /// A selected value: a text, texts, or something that is no text.

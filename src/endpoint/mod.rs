@@ -31,6 +31,7 @@ mod raw;
 mod reply;
 mod responses;
 mod retrieval;
+mod select;
 mod session_name;
 mod solido;
 mod table;

@@ -1,7 +1,7 @@
 //! `template`: bodies that the user writes.
 //!
 //! In: a Jinja template that renders JSON, and turns. Out: bodies; pieces. Never: a template from a dataset's line, or one that runs
-//! without end.
+//! without end or fills the memory (`jinja`).
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use super::found::Answer;
 use super::{ApiError, Input, Parsed, Piece, parts, raw};
 use crate::config::EndpointPlan;
 use crate::dataset::{MediaKind, Turn};
+use crate::jinja::Jinja;
 
 /// Templates that have a name.
 const NAMED: &[(&str, &str)] = &[("nv-embedqa", r#"{"text": {{ texts|tojson }}}"#)];
@@ -20,16 +21,13 @@ const NAMED: &[(&str, &str)] = &[("nv-embedqa", r#"{"text": {{ texts|tojson }}}"
 /// What the template has in the environment, and in sentences about it.
 const NAME: &str = "payload_template";
 
-/// Steps that one rendering may take.
-const FUEL: u64 = 1_000_000;
-
 /// Extra inputs that are settings of this program and no fields of the body.
 const SETTINGS: &[&str] = &["payload_template", "response_field"];
 
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Template {
-    environment: Environment<'static>,
+    template: Jinja,
     answer: Answer,
     streaming: bool,
     extras: Map<String, Value>,
@@ -65,15 +63,12 @@ impl Template {
             }
             None => given,
         };
-        let mut environment = Environment::new();
-        environment.set_fuel(Some(FUEL));
-        environment
-            .add_template_owned(NAME, source)
+        let template = Jinja::new(Environment::new(), NAME, source, false)
             .map_err(|error| refused(place(&error)))?;
         let extras = plan.extra_inputs.iter();
         let extras = extras.filter(|(name, _)| !SETTINGS.contains(&name.as_str()));
         Ok(Template {
-            environment,
+            template,
             answer: Answer::new(&plan.extra_inputs)?,
             streaming: plan.streaming,
             extras: extras
@@ -85,9 +80,8 @@ impl Template {
     /// The body of a turn, or what is wrong with it.
     fn render(&self, turn: &Turn) -> Result<Value, String> {
         let rendered = self
-            .environment
-            .get_template(NAME)
-            .and_then(|template| template.render(self.variables(turn)))
+            .template
+            .render(minijinja::Value::from_serialize(self.variables(turn)))
             .map_err(|error| format!("{NAME} {}", place(&error)))?;
         let mut body: Value = serde_json::from_str(&rendered).map_err(|error| {
             format!(

@@ -186,5 +186,6 @@ proptest! {
         super::coded(&data);
         super::tunnel(&data);
         super::served(&data);
+        super::template(&data);
     }
 }

@@ -58,7 +58,7 @@ fn traces() -> impl Strategy<Value = String> {
     })
 }
 
-/// Conversations of several turns, some of them in several lines.
+/// Conversations of several turns, some of them in several lines, and some with recorded replies.
 fn talks() -> impl Strategy<Value = String> {
     let turn = (0_u32..50, 0_u32..4);
     let line = (0_u32..50, prop::collection::vec(turn, 0..3), 0_u32..40);
@@ -66,6 +66,12 @@ fn talks() -> impl Strategy<Value = String> {
         let mut text = String::new();
         for (number, (time, turns, session)) in lines.into_iter().enumerate() {
             write!(text, r#"{{"session_id": "t{session}", "turns": [{{"text": "{number}", "timestamp": {time}}}"#).unwrap();
+            // A session's lines all have replies, or none; now and then they disagree.
+            if session % 3 == 1 || (session == 39 && time > 40) {
+                let reply = r#"{"role": "assistant", "text": "it was"}"#;
+                let call = r#"{"messages": [{"role": "assistant", "content": null, "tool_calls": []}, {"role": "tool", "content": "ok"}], "role": "assistant"}"#;
+                write!(text, ", {}", if time % 2 == 0 { reply } else { call }).unwrap();
+            }
             for (time, kind) in turns {
                 let when = match kind {
                     0 => format!(r#", "timestamp": {time}"#),
@@ -183,6 +189,8 @@ fn compare(text: &str, seed: u64, flags: &str, how: u32) {
     assert_eq!(streamed.request_count(), requests);
     let inexact = built.1.iter().any(|note| note.contains("exact length"));
     assert_eq!(built.1.len() - usize::from(inexact), notes.len());
+    let recorded = |notes: &[String]| notes.iter().find(|note| note.contains("recorded")).cloned();
+    assert_eq!(recorded(&built.1), recorded(&notes));
 }
 
 const WINDOW: &str = "--fixed-schedule-start-offset 10 --fixed-schedule-end-offset 40";

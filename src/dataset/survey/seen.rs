@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::super::format::{self, Purpose, Setting};
 use super::super::line_index::lines_of;
 use super::super::lines::Entry;
-use super::super::trace::form_of;
+use super::super::trace::Form;
 use super::super::{ContextMode, DatasetError};
 use super::fixed_schedule;
 use crate::config::FixedSchedule;
@@ -39,7 +39,7 @@ pub(super) struct EntrySeen {
     pub(super) session: Option<(SessionKey, String)>,
     pub(super) context: ContextMode,
     /// Of a trace, the form of its content.
-    pub(super) form: u8,
+    pub(super) form: Form,
     /// Turns, within the offsets or not.
     pub(super) turns: u32,
     /// Those within.
@@ -114,7 +114,12 @@ fn summary(entry: Entry, trace: bool, schedule: FixedSchedule) -> EntrySeen {
         at: 0,
         line: 0,
         context: entry.context,
-        form: entry.turns.first().filter(|_| trace).map_or(0, form_of),
+        form: entry
+            .turns
+            .first()
+            .filter(|_| trace)
+            .map(Form::of)
+            .unwrap_or_default(),
         turns: count(entry.turns.len()),
         within: count(within().count()),
         first: within().next().map(|time| time.unwrap_or(f64::NAN)),
@@ -141,9 +146,6 @@ fn key_of(id: &str) -> SessionKey {
 fn unfit(entry: &Entry) -> Option<&'static str> {
     if entry.turns.is_empty() {
         return Some("it has lines that stand for no request");
-    }
-    if entry.context == ContextMode::RecordedReplies {
-        return Some("it has conversations with recorded replies");
     }
     let headers = entry.turns.iter().any(|turn| !turn.headers.is_empty());
     headers.then_some("it has turns with headers of their own")

@@ -25,7 +25,7 @@ use crate::config::{FileFormat, TracePlan};
 use crate::file::{self, Cut, Record};
 use crate::tokenizer::Tokenizer;
 use blocks::Blocks;
-pub(super) use mooncake::{form_of, mixed};
+pub(super) use mooncake::{Form, mixed};
 
 /// Longest prompt of a line, as for made-up prompts.
 const INPUT_TOKENS_MOST: u64 = 1 << 24;

@@ -133,15 +133,35 @@ fn payload(fields: &mut Map<String, Value>) -> Result<Option<Arc<str>>, String> 
     }
 }
 
-/// Forms of turns; a session has all its turns of one.
-const SESSION_FORMS: [&str; 3] = ["payload", "messages", "input_length or text_input"];
+/// The form of a turn; a session has all its turns of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::dataset) enum Form {
+    /// A body, sent as it is.
+    Payload,
+    /// Messages with their own history.
+    Messages,
+    /// A text, or a length of one to be made up.
+    #[default]
+    Prompt,
+}
 
-/// Which of these forms `turn` has, as its number.
-pub(in crate::dataset) fn form_of(turn: &Turn) -> u8 {
-    match (turn.messages.is_empty(), &turn.payload) {
-        (_, Some(_)) => 0,
-        (false, None) => 1,
-        (true, None) => 2,
+impl Form {
+    /// The form that `turn` has.
+    pub(in crate::dataset) fn of(turn: &Turn) -> Form {
+        match (turn.messages.is_empty(), &turn.payload) {
+            (_, Some(_)) => Form::Payload,
+            (false, None) => Form::Messages,
+            (true, None) => Form::Prompt,
+        }
+    }
+
+    /// The fields of a line that has it.
+    fn name(self) -> &'static str {
+        match self {
+            Form::Payload => "payload",
+            Form::Messages => "messages",
+            Form::Prompt => "input_length or text_input",
+        }
     }
 }
 
@@ -150,22 +170,23 @@ pub(in crate::dataset) fn mixed(
     path: &Path,
     line: u64,
     id: &str,
-    (first, own): (u8, u8),
+    (first, own): (Form, Form),
 ) -> String {
-    let [first, own] = [first, own].map(|form| SESSION_FORMS[usize::from(form)]);
     format!(
-        "{}:{line}: field session_id: session {id:?} begins with {first} and goes on with {own}; give each session one form",
+        "{}:{line}: field session_id: session {id:?} begins with {} and goes on with {}; give each session one form",
         path.display(),
+        first.name(),
+        own.name(),
     )
 }
 
 /// A session's turns are all of one form: made up or text, or messages, or bodies.
 pub(super) fn check_sessions(path: &Path, conversations: &mut [Conversation], bad: &mut Bad) {
     for conversation in conversations {
-        let first = form_of(&conversation.turns[0]);
+        let first = Form::of(&conversation.turns[0]);
         let id = &conversation.id;
         conversation.turns.retain(|turn| {
-            let own = form_of(turn);
+            let own = Form::of(turn);
             if own != first {
                 bad.refuse(&mixed(path, turn.line, id, (first, own)));
             }

@@ -1,7 +1,7 @@
 //! Chat templates: what a server makes of messages before it counts their tokens.
 //!
 //! In: a template of a model's `tokenizer_config.json`, messages, tools. Out: the text that the model is given. Never: a file, the
-//! network, or a template that runs without end.
+//! network, or a template that runs without end or fills the memory (`jinja`).
 //!
 //! The rules are those of Jinja as `transformers` sets it up: blocks take their line with them, loops may break, tools are written
 //! as Python's `json.dumps` writes them, and what is printed is printed as Python prints it.
@@ -17,15 +17,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Map;
 
-/// Steps that one rendering may take. A long conversation takes some hundred a message; a template that asks for more is taken for one
-/// that does not end.
-const FUEL: u64 = 5_000_000;
-
-/// How deep macros may call each other.
-const RECURSION_MAX: usize = 200;
-
-/// Greatest template taken, in bytes; the greatest known ones have some 30 kB.
-const TEMPLATE_BYTES_MAX: usize = 1 << 20;
+use crate::jinja::{Jinja, TEMPLATE_BYTES_MAX};
 
 /// The name of the one template inside.
 const NAME: &str = "chat_template";
@@ -56,7 +48,7 @@ pub struct Dialogue {
 /// ```
 #[derive(Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    template: Jinja,
     /// Special tokens by name.
     tokens: Map<String, serde_json::Value>,
     /// It walks through the parts of a content; others take a text.
@@ -75,6 +67,7 @@ impl ChatTemplate {
         tokens: &[(String, String)],
         now: jiff::ZonedDateTime,
     ) -> Result<ChatTemplate, String> {
+        // The rest looks at it letter by letter.
         if source.len() > TEMPLATE_BYTES_MAX {
             return Err(format!(
                 "the chat template has {} bytes; at most {TEMPLATE_BYTES_MAX} are taken",
@@ -84,12 +77,10 @@ impl ChatTemplate {
         // Jinja knows one end of line.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let source = generation::without_generation_tags(&source);
-        let mut environment = environment(now);
-        environment
-            .add_template_owned(NAME, source)
-            .map_err(|error| said(&error))?;
+        let template =
+            Jinja::new(environment(now), NAME, source, true).map_err(|error| said(&error))?;
         let mut template = ChatTemplate {
-            environment,
+            template,
             tokens: tokens
                 .iter()
                 .map(|(name, text)| (name.clone(), text.as_str().into()))
@@ -138,10 +129,7 @@ impl ChatTemplate {
             add_generation_prompt => generation_prompt,
             ..Value::from_serialize(&others)
         };
-        let template = self.environment.get_template(NAME);
-        template
-            .and_then(|template| template.render(given))
-            .map_err(|error| said(&error))
+        self.template.render(given).map_err(|error| said(&error))
     }
 
     /// What the template adds to a user's message: the text before and after a word.
@@ -172,10 +160,6 @@ fn a_message(content: &serde_json::Value) -> Dialogue {
 /// Jinja as `transformers` sets it up.
 fn environment(now: jiff::ZonedDateTime) -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(RECURSION_MAX);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(method);
     environment.set_formatter(|out, _, value| {
