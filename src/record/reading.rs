@@ -68,14 +68,8 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
         if keep.marks {
             reading.marks = marks.into_owned();
         }
-        let ended = reading.done_seen || reading.finish_reason.is_some();
-        reading.truncated = match api.ending() {
-            Ending::DoneMark if !ended => Some("with neither a finish_reason nor [DONE]"),
-            Ending::Event if !reading.done_seen => {
-                Some("without the event that says that the reply is whole")
-            }
-            _ => None,
-        };
+        let reason = reading.finish_reason.is_some();
+        reading.truncated = missed(api.ending(), reading.done_seen, reason);
     } else if !exchange.body.is_empty() {
         let last = read_at(exchange, exchange.body.len() as u64);
         reading.last_read = Some(last);
@@ -84,6 +78,20 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
         }
     }
     reading
+}
+
+/// What a stream whose framing was whole lacks of an end: it saw its last mark or event, or a reason for its end, or neither.
+pub(super) fn missed(ending: Ending, done: bool, reason: bool) -> Option<&'static str> {
+    match ending {
+        Ending::DoneMark if !done && !reason => Some("with neither a finish_reason nor [DONE]"),
+        Ending::Event if !done => Some("without the event that says that the reply is whole"),
+        _ => None,
+    }
+}
+
+/// Whether an event is the mark that stands behind all others.
+pub(super) fn is_done_mark(payload: &[u8]) -> bool {
+    payload == b"[DONE]"
 }
 
 /// Events of the body, `None` when it is no stream. The worker marked those of a reply that says it is one; a body that turns out
@@ -190,7 +198,7 @@ impl Reading {
             return None;
         }
         self.last_read = Some(read);
-        if payload == b"[DONE]" {
+        if is_done_mark(payload) {
             self.done_seen = true;
         } else if let Parsed::Piece(piece) = chunks.parse(payload) {
             let total = piece.usage.and_then(|usage| usage.completion_tokens);
