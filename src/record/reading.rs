@@ -17,9 +17,9 @@ pub(super) struct Reading {
     pub(super) pieces: Vec<(PieceKind, bool, u32)>,
     pub(super) output: String,
     pub(super) reasoning: String,
-    /// Output and reasoning of choices besides the first, by their index.
-    pub(super) others: Vec<(u64, String, String)>,
-    /// Everything in arrival order.
+    /// Choices besides the first that said something.
+    pub(super) others: Vec<Choice>,
+    /// Everything of the first choice in arrival order.
     pub(super) text: String,
     pub(super) usage: Option<Usage>,
     pub(super) first_chunk_tokens: Option<u64>,
@@ -41,6 +41,16 @@ pub(super) struct Reading {
     pub(super) truncated: Option<&'static str>,
     /// Read of the last response event, comments aside.
     pub(super) last_read: Option<u32>,
+}
+
+/// What a choice besides the first said.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    pub(super) index: u64,
+    pub(super) output: String,
+    pub(super) reasoning: String,
+    /// Both in arrival order.
+    pub(super) text: String,
 }
 
 /// What is kept of a reply besides its numbers.
@@ -241,16 +251,25 @@ impl Reading {
     }
 
     /// Keeps apart what each choice besides the first says, since a text that mixes them has other tokens than theirs.
-    fn other_choices(&mut self, others: &[OtherChoice]) {
-        for OtherChoice { index, said } in others {
-            let known = self.others.iter().position(|(other, ..)| other == index);
+    fn other_choices(&mut self, others: &[OtherChoice], keep_text: bool) {
+        for &OtherChoice { index, ref said } in others {
+            let known = self.others.iter().position(|other| other.index == index);
             let place = known.unwrap_or_else(|| {
-                self.others.push((*index, String::new(), String::new()));
+                self.others.push(Choice {
+                    index,
+                    ..Choice::default()
+                });
                 self.others.len() - 1
             });
-            let (_, output, reasoning) = &mut self.others[place];
-            output.push_str(output_of(said).unwrap_or(""));
-            reasoning.push_str(said.reasoning.as_deref().unwrap_or(""));
+            let choice = &mut self.others[place];
+            let reasoning = said.reasoning.as_deref().unwrap_or("");
+            let output = output_of(said).unwrap_or("");
+            choice.reasoning.push_str(reasoning);
+            choice.output.push_str(output);
+            if keep_text {
+                choice.text.push_str(reasoning);
+                choice.text.push_str(output);
+            }
         }
     }
 
@@ -267,7 +286,7 @@ impl Reading {
                 .iter()
                 .any(|other| output_of(&other.said).is_some());
             self.pieces.push((kind, output.is_some() || others, read));
-            self.other_choices(&piece.others);
+            self.other_choices(&piece.others, keep_text);
             let reasoning = piece.reasoning.as_deref().unwrap_or("");
             let output = output.unwrap_or("");
             self.reasoning.push_str(reasoning);

@@ -122,6 +122,9 @@ fn streams_are_read_as_the_table_says() {
             case["finish"].as_str(),
             "{why}"
         );
+        let others = record.other_texts.iter();
+        let others: Vec<Value> = others.map(|(choice, text)| json!([choice, text])).collect();
+        assert_eq!(others, list(&case["other_texts"]), "{why}");
         if let Some(output) = case["output"].as_u64() {
             assert_eq!(record.tokens.output, Some(output), "{why}");
             assert_eq!(record.tokens.reasoning, case["reasoning"].as_u64(), "{why}");
