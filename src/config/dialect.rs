@@ -176,6 +176,7 @@ dialects! {
     /// `/rag/api/prompt`.
     SolidoRag {
         name: "solido_rag",
+        built_in: true,
         path: "/rag/api/prompt",
         title: "SOLIDO RAG Metrics",
         ..TEXT
