@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::dialect::{Request, Seen};
+use super::dialect::{Naming, Request, Seen};
 use super::{Chunks, Dialect, Input, Marker, Parsed, Reply, ReplyBuilder, table};
 use crate::config::{Ending, EndpointKind, EndpointPlan};
-use crate::dataset::{Conversation, Corpus};
+use crate::dataset::{Conversation, Corpus, Turn};
 
 /// The endpoint of a run, cheap to clone.
 ///
@@ -70,6 +70,12 @@ impl Api {
             turn,
             history,
         })
+    }
+
+    /// Which earlier replies the body of `turn` names by their ids.
+    #[must_use]
+    pub(super) fn naming(&self, turn: &Turn) -> Naming {
+        self.dialect.naming(&self.plan, turn)
     }
 
     /// Every turn has what its body needs. The error names the first that has not.
