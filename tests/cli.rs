@@ -249,7 +249,7 @@ fn company(flag: &Flag) -> Vec<String> {
         "--insecure" | "--cacert" | "--tls-server-name" => "--url https://h",
         "--cert" => "--url https://h --key key.pem",
         "--key" => "--url https://h --cert cert.pem",
-        "--skip-bad-lines" => "--input-file tests/cli/one.jsonl",
+        "--skip-bad-lines" | "--uuid-and-strip" => "--input-file tests/cli/one.jsonl",
         "--public-dataset" => "--input-file tests/datasets/sharegpt.json",
         "--ignore-trace-delays"
         | "--synthesis-speedup-ratio"

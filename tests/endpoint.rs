@@ -437,6 +437,8 @@ fn failures_have_their_codes_and_names() {
         let mut exchange = exchange(status, content, pieces);
         exchange.outcome = outcome;
         let record = interpret(plan(EndpointKind::Chat), &exchange);
+        let reply = reply_of(&api(EndpointKind::Chat), &exchange);
+        assert_eq!(reply.is_some(), record.is_success(), "{kind}");
         let error = record.error.clone().unwrap_or_default();
         assert_eq!(
             (error.code, error.kind.as_str()),
@@ -674,6 +676,8 @@ proptest! {
             exchange.outcome = Outcome::Fault(Fault::Reset);
         }
         let record = interpret(plan(EndpointKind::Chat), &exchange);
+        let reply = reply_of(&api(EndpointKind::Chat), &exchange);
+        prop_assert!(record.is_success() || reply.is_none(), "{:?}", record.error);
         if status >= 300 || cut {
             prop_assert!(!record.is_success());
         } else {

@@ -34,6 +34,8 @@ pub struct DialectFacts {
     pub ranks: bool,
     /// Takes pictures.
     pub images: bool,
+    /// Takes an id beside a picture, or in its place.
+    pub image_ids: bool,
     /// Takes sounds.
     pub audio: bool,
     /// Takes films.
@@ -81,6 +83,7 @@ const TEXT: DialectFacts = DialectFacts {
     built_in: false,
     ranks: false,
     images: false,
+    image_ids: false,
     audio: false,
     video: false,
     content_type: "application/json",
@@ -128,6 +131,7 @@ dialects! {
         system_slot: true,
         history: true,
         images: true,
+        image_ids: true,
         audio: true,
         video: true,
         ..TEXT
@@ -176,6 +180,7 @@ dialects! {
     /// `/rag/api/prompt`.
     SolidoRag {
         name: "solido_rag",
+        built_in: true,
         path: "/rag/api/prompt",
         title: "SOLIDO RAG Metrics",
         ..TEXT

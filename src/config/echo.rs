@@ -188,6 +188,7 @@ const PLACES: &[(&str, &str)] = &[
     ("--per-chunk-usage", "endpoint.per_chunk_usage"),
     ("--connection-reuse-strategy", "endpoint.connection_reuse"),
     ("--session-header", "endpoint.session_header"),
+    ("--uuid-and-strip", "endpoint.uuid_and_strip"),
     ("--request-content-type", "endpoint.request_content_type"),
     ("--tokenizer", "tokenizer.name"),
     ("--tokenizer-revision", "tokenizer.revision"),

@@ -191,6 +191,12 @@ fn check_dependencies(settings: &Settings, kind: EndpointKind, problems: &mut Pr
             EndpointKind::names_of(|facts| facts.usage_by_chunk)
         ));
     }
+    if settings.given("--uuid-and-strip") && !kind.facts().image_ids {
+        problems.push(format!(
+            "--uuid-and-strip needs --endpoint-type {}, whose pictures have ids",
+            EndpointKind::names_of(|facts| facts.image_ids)
+        ));
+    }
 }
 
 /// A text that can stand in a header without ending it.

@@ -25,6 +25,8 @@ pub struct FilePlan {
     pub prompt_batch: usize,
     /// Bad lines are left out and counted.
     pub skip_bad_lines: bool,
+    /// A picture with an id goes out once a session.
+    pub strip_images: bool,
     /// The file is the hub's, and its path is known once it was found in the cache or came from there.
     pub public: Option<PublicDataset>,
 }
@@ -61,6 +63,7 @@ impl FilePlan {
             category: None,
             prompt_batch: 1,
             skip_bad_lines: false,
+            strip_images: false,
             public: None,
         }
     }
@@ -70,6 +73,7 @@ const KIND: &str = "--custom-dataset-type";
 const BLOCK: &str = "--prompt-input-tokens-block-size";
 const BATCH: &str = "--prompt-batch-size";
 const SKIP: &str = "--skip-bad-lines";
+const STRIP: &str = "--uuid-and-strip";
 const PUBLIC: &str = "--public-dataset";
 const BLOCK_TOKENS_DEFAULT: u32 = 512;
 const BAILIAN_BLOCK_TOKENS_DEFAULT: u32 = 16;
@@ -82,6 +86,9 @@ pub(super) fn check_absent(settings: &Settings, problems: &mut Problems) {
     }
     if settings.given(SKIP) {
         problems.push("--skip-bad-lines needs --input-file, whose lines it speaks of");
+    }
+    if settings.given(STRIP) {
+        problems.push("--uuid-and-strip needs --input-file, whose pictures it speaks of");
     }
     if settings.given(BLOCK) {
         problems.push(format!(
@@ -136,7 +143,14 @@ pub(super) fn file(
     file.category = settings.choice(KIND).and_then(category);
     file.prompt_batch = settings.size(BATCH).unwrap_or(1).max(1);
     file.skip_bad_lines = settings.given(SKIP);
+    file.strip_images = settings.given(STRIP);
     check_pool(settings, &file, problems);
+    if file.strip_images && file.format != FileFormat::SingleTurn {
+        problems.push(format!(
+            "--uuid-and-strip needs a single_turn file, and {} is another; give the turns of a session as lines with one session_id",
+            file.path.display()
+        ));
+    }
     if let Some(tokens) = settings.integer(BLOCK) {
         file.block_tokens = tokens.try_into().unwrap_or(u32::MAX);
     }

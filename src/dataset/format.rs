@@ -83,6 +83,8 @@ pub(super) struct Setting<'a> {
     pub(super) asked_output: bool,
     /// Bodies have a place for a system message.
     pub(super) system_slot: bool,
+    /// Pictures may be named by ids.
+    pub(super) image_ids: bool,
     /// How a trace is reshaped.
     pub(super) trace: TracePlan,
     /// Its own times are followed.
@@ -106,6 +108,7 @@ impl<'a> Setting<'a> {
             purpose: Purpose::Load,
             asked_output: plan.dataset.output_tokens.is_some(),
             system_slot: plan.endpoint.kind.facts().system_slot,
+            image_ids: plan.endpoint.kind.facts().image_ids,
             trace: plan.dataset.trace,
             fixed_schedule: plan.dataset.fixed_schedule,
             entries: plan.dataset.entries,
@@ -119,7 +122,7 @@ impl<'a> Setting<'a> {
 /// What reads a file's records. One line for each format; its file has the rest.
 pub(super) fn open<'a>(setting: Setting<'a>) -> Result<Box<dyn Format + 'a>, DatasetError> {
     Ok(match setting.file.format {
-        FileFormat::SingleTurn => Box::new(SingleTurn),
+        FileFormat::SingleTurn => Box::new(SingleTurn::new(setting)),
         FileFormat::MultiTurn => Box::new(MultiTurn::new(setting)),
         FileFormat::RandomPool => Box::new(RandomPool::new(setting)),
         FileFormat::MooncakeTrace | FileFormat::BailianTrace | FileFormat::BurstGptTrace => {
@@ -164,6 +167,7 @@ pub fn entries(
         purpose: Purpose::Load,
         asked_output: false,
         system_slot: true,
+        image_ids: true,
         trace: TracePlan::default(),
         fixed_schedule: None,
         entries: 3,

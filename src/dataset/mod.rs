@@ -133,6 +133,8 @@ pub struct Media {
     pub content: Arc<str>,
     /// What the dataset calls it.
     pub name: Option<Arc<str>>,
+    /// Under which id a server keeps a picture. One that the server has already may have no content.
+    pub uuid: Option<Arc<str>>,
     /// How long a sound lasts, in nanoseconds; 0 where that cannot be told.
     pub length_ns: u64,
 }
@@ -150,6 +152,7 @@ impl Media {
             kind,
             content,
             name: None,
+            uuid: None,
             length_ns,
         }
     }

@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::format::{Format, Setting};
 use super::lines::{self, Bad, Entry, shown, text_field};
-use super::{ContextMode, Conversation, DatasetError, Turn, recorded, single_turn};
+use super::{ContextMode, Conversation, DatasetError, Turn, media, recorded, single_turn};
 use crate::file::Record;
 
 /// What may stand in a line.
-const KNOWN: &str = "known are session_id, turns and context_mode, and in a turn text, texts, image, images, audio, audios, video, videos, \
+const KNOWN: &str = "known are session_id, turns and context_mode, and in a turn text, texts, image, images, image_uuids, audio, audios, video, videos, \
                      messages, tools, role, output_length, delay, timestamp and extra";
 
 /// Fields that a turn has only as a request.
@@ -21,12 +21,15 @@ const OF_REQUESTS: [&str; 4] = ["timestamp", "delay", "output_length", "extra"];
 pub(super) struct MultiTurn {
     /// Bodies have a place for a system message.
     pub(super) system_slot: bool,
+    /// Pictures may be named by ids.
+    pub(super) image_ids: bool,
 }
 
 impl MultiTurn {
     pub(super) fn new(setting: Setting<'_>) -> MultiTurn {
         MultiTurn {
             system_slot: setting.system_slot,
+            image_ids: setting.image_ids,
         }
     }
 }
@@ -37,7 +40,9 @@ impl Format for MultiTurn {
     }
 
     fn entry(&mut self, record: Record) -> Result<Option<Entry>, String> {
-        entry(record.fields, self.system_slot).map(Some)
+        let entry = entry(record.fields, self.system_slot)?;
+        media::check_ids(&entry.turns, self.image_ids)?;
+        Ok(Some(entry))
     }
 
     fn finish(
@@ -114,7 +119,16 @@ fn turn(fields: &mut Map<String, Value>) -> Result<Turn, String> {
         return Ok(Turn { tools, ..turn });
     }
     let own = [
-        "text", "texts", "role", "image", "images", "audio", "audios", "video", "videos",
+        "text",
+        "texts",
+        "role",
+        "image",
+        "images",
+        "image_uuids",
+        "audio",
+        "audios",
+        "video",
+        "videos",
     ];
     if let Some(name) = own.iter().find(|name| fields.contains_key(**name)) {
         return Err(format!(

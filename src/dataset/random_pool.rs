@@ -12,12 +12,11 @@ use super::format::{Format, Setting};
 use super::lines::{self, Bad, Entry};
 use super::seed::{child_seed, numbered};
 use super::synthetic::conversation_id;
-use super::{ContextMode, Conversation, DatasetError, Turn, single_turn};
+use super::{ContextMode, Conversation, DatasetError, Turn, media, single_turn};
 use crate::file::Record;
 
 /// What may stand in a line.
-const KNOWN: &str =
-    "known are text, texts, role, output_length and extra, and images, audios and videos";
+const KNOWN: &str = "known are text, texts, role, output_length and extra, and images, image_uuids, audios and videos";
 
 /// The format.
 pub(super) struct RandomPool {
@@ -27,6 +26,8 @@ pub(super) struct RandomPool {
     entries: usize,
     /// Texts of one turn.
     texts: usize,
+    /// Pictures may be named by ids.
+    image_ids: bool,
     seed: u64,
 }
 
@@ -37,6 +38,7 @@ impl RandomPool {
             folder: setting.file.path.is_dir(),
             entries: setting.entries,
             texts: setting.file.prompt_batch,
+            image_ids: setting.image_ids,
             seed: setting.seed,
         }
     }
@@ -58,6 +60,7 @@ impl Format for RandomPool {
             }
         }
         let turn = single_turn::turn(&mut fields)?;
+        media::check_ids(std::slice::from_ref(&turn), self.image_ids)?;
         self.pools.entry(record.stem).or_default().push(turn);
         Ok(Some(Entry {
             unknown: fields.into_iter().map(|(name, _)| name).collect(),

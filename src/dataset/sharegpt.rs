@@ -23,6 +23,8 @@ pub(super) struct ShareGpt<'a> {
     /// Short answers matter, since no flag says how long the output is.
     check_short: bool,
     read: u64,
+    /// The flag that names the file, and the file.
+    file: String,
     /// Left out, by reason.
     without_pair: u64,
     short: u64,
@@ -34,6 +36,10 @@ impl<'a> ShareGpt<'a> {
         ShareGpt {
             tokenizer: setting.tokenizer,
             check_short: !setting.asked_output,
+            file: match setting.file.public {
+                Some(public) => format!("--public-dataset {}", public.name),
+                None => format!("--input-file {}", setting.file.path.display()),
+            },
             read: 0,
             without_pair: 0,
             short: 0,
@@ -113,7 +119,8 @@ impl Format for ShareGpt<'_> {
         );
         if conversations.is_empty() {
             return Err(DatasetError::Lines(vec![format!(
-                "{sentence}; none is left"
+                "{}: {sentence}; none is left",
+                self.file
             )]));
         }
         Ok(vec![sentence])

@@ -5,16 +5,30 @@
 
 use serde_json::{Map, Value};
 
-use super::format::Format;
-use super::lines::{self, Entry, shown, text_field};
-use super::{ContextMode, Turn, media};
+use super::format::{Format, Setting};
+use super::lines::{self, Bad, Entry, shown, text_field};
+use super::{ContextMode, Conversation, DatasetError, Turn, media};
 use crate::file::Record;
 
 /// What may stand in a line.
-const KNOWN: &str = "known are text, texts, image, images, audio, audios, video, videos, role, session_id, output_length, delay, timestamp and extra";
+const KNOWN: &str = "known are text, texts, image, images, image_uuids, audio, audios, video, videos, role, session_id, output_length, delay, timestamp and extra";
 
 /// The format.
-pub(super) struct SingleTurn;
+pub(super) struct SingleTurn {
+    /// Pictures may be named by ids.
+    image_ids: bool,
+    /// A picture with an id goes out once a session.
+    strip_images: bool,
+}
+
+impl SingleTurn {
+    pub(super) fn new(setting: Setting<'_>) -> SingleTurn {
+        SingleTurn {
+            image_ids: setting.image_ids,
+            strip_images: setting.file.strip_images,
+        }
+    }
+}
 
 impl Format for SingleTurn {
     fn known(&self) -> &'static str {
@@ -26,6 +40,7 @@ impl Format for SingleTurn {
         lines::check_type(&mut fields, "single_turn")?;
         let session = text_field(&mut fields, "session_id")?;
         let turn = turn(&mut fields)?;
+        media::check_ids(std::slice::from_ref(&turn), self.image_ids)?;
         Ok(Some(Entry {
             turns: vec![turn],
             session,
@@ -33,6 +48,17 @@ impl Format for SingleTurn {
             unknown: fields.into_iter().map(|(name, _)| name).collect(),
             ..Entry::default()
         }))
+    }
+
+    fn finish(
+        &mut self,
+        conversations: &mut Vec<Conversation>,
+        _: &mut Bad,
+    ) -> Result<Vec<String>, DatasetError> {
+        if self.strip_images {
+            conversations.iter_mut().for_each(media::strip_repeated);
+        }
+        Ok(Vec::new())
     }
 }
 

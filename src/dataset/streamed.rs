@@ -197,6 +197,10 @@ fn unfit(plan: &Plan, file: &FilePlan) -> Option<&'static str> {
             "--skip-bad-lines leaves lines out, so their numbers have to be known",
         ),
         (
+            file.strip_images,
+            "--uuid-and-strip looks at all lines of a session",
+        ),
+        (
             trace.reshapes_prompts() || trace.input_tokens_most.is_some() || trace.ignore_delays,
             "it is reshaped, for which all its lines have to be known",
         ),

@@ -3,14 +3,15 @@
 //! In: the plan. Out: bodies of turns, and readers of replies, in the plan's dialect. Never: anything that depends on which dialect
 //! it is.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::dialect::{Request, Seen};
+use super::dialect::{Naming, Request, Seen};
 use super::{Chunks, Dialect, Input, Marker, Parsed, Reply, ReplyBuilder, table};
 use crate::config::{Ending, EndpointKind, EndpointPlan};
-use crate::dataset::{Conversation, Corpus};
+use crate::dataset::{Conversation, Corpus, Turn};
 
 /// The endpoint of a run, cheap to clone.
 ///
@@ -72,14 +73,23 @@ impl Api {
         })
     }
 
-    /// Every turn has what its body needs. The error names the first that has not.
-    pub fn check(&self, corpus: &Corpus) -> Result<(), ApiError> {
+    /// Which earlier replies the body of `turn` names by their ids.
+    #[must_use]
+    pub(super) fn naming(&self, turn: &Turn) -> Naming {
+        self.dialect.naming(&self.plan, turn)
+    }
+
+    /// Every turn has what its body needs. The error names the first that has not, and its line of `file` if it is from one.
+    pub fn check(&self, corpus: &Corpus, file: Option<&Path>) -> Result<(), ApiError> {
         for conversation in &corpus.conversations {
             for (number, turn) in conversation.turns.iter().enumerate() {
                 if turn.payload.is_none() {
                     let refused = |sentence| {
                         let (id, number) = (&conversation.id, number + 1);
-                        ApiError(format!("conversation {id}, turn {number}: {sentence}"))
+                        let place = place(file, turn.line);
+                        ApiError(format!(
+                            "{place}conversation {id}, turn {number}: {sentence}"
+                        ))
                     };
                     self.dialect.check(turn).map_err(refused)?;
                 }
@@ -163,5 +173,14 @@ impl Api {
     #[must_use]
     pub fn plan(&self) -> &EndpointPlan {
         &self.plan
+    }
+}
+
+/// Where a turn stands, to be put before a sentence; nothing for one that was made up.
+fn place(file: Option<&Path>, line: u64) -> String {
+    match (file.map(Path::display), line) {
+        (None, _) => String::new(),
+        (Some(file), 0) => format!("--input-file {file}: "),
+        (Some(file), line) => format!("--input-file {file}:{line}: "),
     }
 }

@@ -66,6 +66,11 @@ pub trait Dialect: Debug + Send + Sync {
     /// object of a reply.
     fn remember(&self, _data: &[u8], _reply: &mut Reply) {}
 
+    /// Which earlier replies the body of `turn` names by their ids, where it may name any.
+    fn naming(&self, _plan: &EndpointPlan, _turn: &Turn) -> Naming {
+        Naming::Nothing
+    }
+
     /// Puts a marker into a body, before what is said to the model. `None` where the body has no place for it.
     fn mark(&self, body: &mut Map<String, Value>, marker: &Marker<'_>) -> Option<()> {
         marker.in_messages(body, "messages")
@@ -86,6 +91,31 @@ pub trait Dialect: Debug + Send + Sync {
         json!({"messages": [message], "max_tokens": 1, "model": model})
             .to_string()
             .into_bytes()
+    }
+}
+
+/// Which replies a body may name by their ids. The server puts what was said up to the last of them in front, and the body has only what
+/// came after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// None.
+    Nothing,
+    /// Those of which the server says that it keeps them.
+    Kept,
+    /// All that have one: the user has the server keep them.
+    All,
+}
+
+impl Naming {
+    /// It is one of them.
+    #[must_use]
+    pub fn takes(self, reply: &Reply) -> bool {
+        let kept = match self {
+            Naming::Nothing => false,
+            Naming::Kept => reply.stored,
+            Naming::All => true,
+        };
+        kept && !reply.id.is_empty()
     }
 }
 

@@ -85,7 +85,14 @@ fn part(media: &Media, spelling: Spelling) -> Option<Value> {
         json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
     };
     Some(match (spelling, media.kind) {
-        (Spelling::Chat, Image) => json!({"type": "image_url", "image_url": {"url": content}}),
+        (Spelling::Chat, Image) => {
+            let mut part = json!({"type": "image_url", "image_url": {"url": content}});
+            // An extension of vLLM, whose cache of pictures goes by it.
+            if let Some(uuid) = &media.uuid {
+                part["uuid"] = Value::from(&**uuid);
+            }
+            part
+        }
         (Spelling::Chat, Video) => json!({"type": "video_url", "video_url": {"url": content}}),
         (Spelling::Responses, Image) => json!({"type": "input_image", "image_url": content}),
         (Spelling::Chat | Spelling::Responses, Audio) => audio(),

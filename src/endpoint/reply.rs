@@ -64,6 +64,7 @@ pub struct ReplyBuilder {
     reply: Reply,
     failed: bool,
     complete: bool,
+    reasoned: bool,
 }
 
 impl ReplyBuilder {
@@ -75,6 +76,7 @@ impl ReplyBuilder {
             reply: Reply::default(),
             failed: false,
             complete: false,
+            reasoned: false,
         }
     }
 
@@ -83,6 +85,7 @@ impl ReplyBuilder {
         if let Parsed::Piece(piece) = self.chunks.parse(data) {
             self.failed |= piece.error.is_some();
             self.complete |= piece.complete;
+            self.reasoned |= piece.finish_reason.is_some();
             self.reply
                 .text
                 .push_str(piece.text.as_deref().unwrap_or(""));
@@ -98,6 +101,12 @@ impl ReplyBuilder {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// The server gave a reason for the reply's end.
+    #[must_use]
+    pub fn has_reason(&self) -> bool {
+        self.reasoned
     }
 
     /// The reply; `None` when the peer reported an error or said nothing.

@@ -7,14 +7,15 @@ use serde_json::{Map, Value, json};
 
 use super::body::Fields;
 use super::content::{elements, is_filled, member, members};
-use super::dialect::{Dialect, Request, Seen, Usual};
+use super::dialect::{Dialect, Naming, Request, Seen, Usual};
 use super::history::Part;
 use super::input::array;
 use super::parse::{json, peer_error, root_error, take_text};
 use super::parts::{self, Spelling};
 use super::usage::usage;
 use super::{Input, Marker, Piece, Reply, event, translate};
-use crate::dataset::ContextMode;
+use crate::config::EndpointPlan;
+use crate::dataset::{ContextMode, Turn};
 
 /// The dialect.
 #[derive(Debug)]
@@ -156,6 +157,18 @@ impl Dialect for Responses {
         reply.stored |= response["store"] == true;
     }
 
+    fn naming(&self, plan: &EndpointPlan, turn: &Turn) -> Naming {
+        let extra = |name: &str| turn.extra.get(name).or_else(|| plan.extra_inputs.get(name));
+        if extra("previous_response_id").is_some() {
+            return Naming::Nothing;
+        }
+        match extra("store") {
+            Some(Value::Bool(true)) => Naming::All,
+            Some(Value::Bool(false)) => Naming::Nothing,
+            _ => Naming::Kept,
+        }
+    }
+
     fn probe(&self, model: &str) -> Vec<u8> {
         // The API asks for 16 at least.
         json!({"input": "Lo", "max_output_tokens": 16, "model": model})
@@ -167,20 +180,13 @@ impl Dialect for Responses {
 /// The last earlier turn whose response the server keeps, and that response's id: the user asks for it by `store`, or the server says
 /// so. The body then has only what came after.
 fn stored<'a>(request: &Request<'a>) -> Option<(usize, &'a str)> {
-    let extra = |name: &str| {
-        let own = request.this().extra.get(name);
-        own.or_else(|| request.plan.extra_inputs.get(name))
-    };
-    if extra("previous_response_id").is_some() || extra("store") == Some(&Value::Bool(false)) {
-        return None;
-    }
-    let asked = extra("store") == Some(&Value::Bool(true));
+    let naming = Responses.naming(request.plan, request.this());
     let live = request.conversation.context == ContextMode::LiveReplies;
     let replies = request.history.iter().take(request.turn).enumerate();
     replies
         .filter(|_| live)
         .filter_map(|(turn, reply)| Some((turn, reply.as_ref()?)))
-        .filter(|(_, reply)| (asked || reply.stored) && !reply.id.is_empty())
+        .filter(|(_, reply)| naming.takes(reply))
         .map(|(turn, reply)| (turn, reply.id.as_str()))
         .next_back()
 }

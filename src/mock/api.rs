@@ -27,6 +27,8 @@ pub(super) enum Api {
     Generate,
     /// `/generate_stream`.
     GenerateStream,
+    /// `/rag/api/prompt`.
+    Rag,
     /// `/v1/audio/transcriptions`.
     Transcriptions,
     /// A path that answers with numbers.
@@ -54,6 +56,7 @@ pub(super) const PATHS: &[(&str, Api)] = &[
     ("/v1/messages", Api::Messages),
     ("/generate", Api::Generate),
     ("/generate_stream", Api::GenerateStream),
+    ("/rag/api/prompt", Api::Rag),
     ("/v1/audio/transcriptions", Api::Transcriptions),
     ("/v1/embeddings", Api::Numbers(Numbers::Embeddings)),
     ("/v1/ranking", Api::Numbers(Numbers::Ranking)),
@@ -90,6 +93,12 @@ impl Order {
         match api {
             Api::Transcriptions => Order::transcription(request, plan),
             Api::Numbers(numbers) => Order::numbers(numbers, &request.body, plan),
+            Api::Rag => {
+                let order = Order::read(api, &request.body, plan)?;
+                // Its body has no field that says so.
+                let stream = order.stream || request.accepts_events;
+                Ok(Order { stream, ..order })
+            }
             _ => Order::read(api, &request.body, plan),
         }
     }
@@ -145,6 +154,7 @@ impl Order {
         let value = object(body)?;
         let model = match api {
             Api::Generate | Api::GenerateStream if value.get("model").is_none() => String::new(),
+            Api::Rag => text(&value, "inference_model")?.to_owned(),
             _ => model(&value)?.to_owned(),
         };
         let prompt_tokens = prompt_tokens(api, &value)?;
@@ -180,8 +190,12 @@ fn object(body: &[u8]) -> Result<Value, String> {
 }
 
 pub(super) fn model(body: &Value) -> Result<&str, String> {
-    let model = body["model"].as_str();
-    model.ok_or_else(|| "`model` must be a string".to_owned())
+    text(body, "model")
+}
+
+fn text<'a>(body: &'a Value, field: &str) -> Result<&'a str, String> {
+    let text = body[field].as_str();
+    text.ok_or_else(|| format!("`{field}` must be a string"))
 }
 
 /// Words of the prompt, which each API has in another field.
@@ -190,6 +204,7 @@ fn prompt_tokens(api: Api, body: &Value) -> Result<u64, String> {
         Api::Chat | Api::Messages => "messages",
         Api::Completions => "prompt",
         Api::Responses => "input",
+        Api::Rag => "query",
         _ => "inputs",
     };
     let prompt = match &body[field] {
@@ -210,6 +225,8 @@ fn tokens(api: Api, body: &Value, plan: &MockPlan) -> Result<u32, String> {
         Api::Chat | Api::Completions => (body, &["max_completion_tokens", "max_tokens"]),
         Api::Responses => (body, &["max_output_tokens"]),
         Api::Messages => (body, &["max_tokens"]),
+        // It has no limit.
+        Api::Rag => (body, &[]),
         _ => (&body["parameters"], &["max_new_tokens"]),
     };
     let mut limit = None;

@@ -23,6 +23,8 @@ pub(super) struct Request {
     pub(super) keep_alive: bool,
     /// `Content-Type`; empty when there is none.
     pub(super) content_type: String,
+    /// `Accept` names event streams.
+    pub(super) accepts_events: bool,
     /// The body, unframed.
     pub(super) body: Vec<u8>,
 }
@@ -48,6 +50,7 @@ struct Head {
     chunks_allowed: bool,
     keep_alive: bool,
     content_type: String,
+    accepts_events: bool,
     framing: Framing,
     wants_continue: bool,
 }
@@ -240,6 +243,7 @@ impl RequestReader {
             chunks_allowed: head.chunks_allowed,
             keep_alive: head.keep_alive,
             content_type: head.content_type,
+            accepts_events: head.accepts_events,
             body,
         }
     }
@@ -339,6 +343,7 @@ fn parse_head(bytes: &[u8]) -> Result<Head, Refusal> {
         chunks_allowed: newer,
         keep_alive: !fields.close && (newer || fields.keep_alive),
         content_type: fields.content_type,
+        accepts_events: fields.accepts_events,
         framing,
         wants_continue: newer && fields.wants_continue,
     })
@@ -368,6 +373,7 @@ struct Fields {
     close: bool,
     keep_alive: bool,
     content_type: String,
+    accepts_events: bool,
     wants_continue: bool,
 }
 
@@ -409,6 +415,11 @@ impl Fields {
             self.length = Some(length);
         } else if name.eq_ignore_ascii_case("content-type") {
             value.clone_into(&mut self.content_type);
+        } else if name.eq_ignore_ascii_case("accept") {
+            let kinds = value.split(',').filter_map(|kind| kind.split(';').next());
+            self.accepts_events |= kinds
+                .map(str::trim)
+                .any(|kind| kind.eq_ignore_ascii_case("text/event-stream"));
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             if self.chunked || !value.eq_ignore_ascii_case("chunked") {
                 return refuse(501, "the only transfer coding known is chunked");

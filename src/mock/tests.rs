@@ -407,6 +407,7 @@ fn requests() -> impl Strategy<Value = (Vec<u8>, Request)> {
                 chunks_allowed: true,
                 keep_alive,
                 content_type: String::new(),
+                accepts_events: false,
                 body,
             };
             (bytes, request)

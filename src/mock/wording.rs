@@ -71,6 +71,7 @@ impl Api {
                 r#"data: {"token":{"id":0,"logprob":0.0,"special":false,"text":""#.to_owned(),
                 r#""},"generated_text":null,"details":null"#.to_owned(),
             ),
+            Api::Rag => (r#"data: {"content":""#.to_owned(), "\"".to_owned()),
             // Nothing of these is streamed.
             Api::Transcriptions | Api::Numbers(_) => (String::new(), String::new()),
         }
@@ -148,6 +149,7 @@ impl Api {
                 last["token"] = token;
                 vec![("", last)]
             }
+            Api::Rag => vec![("", json!({"content": "", "sources": []}))],
             _ => Vec::new(),
         }
     }
@@ -182,6 +184,7 @@ impl Api {
                 "details": {"finish_reason": "length", "generated_tokens": said.tokens, "seed": null,
                     "input_length": said.prompt_tokens},
             }),
+            Api::Rag => json!({"content": text, "sources": []}),
             Api::Transcriptions => json!({"text": text.trim_start()}),
             // The order has the answer.
             Api::Numbers(_) => Value::Null,

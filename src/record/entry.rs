@@ -59,8 +59,10 @@ pub struct Record {
     pub coalesced_count: u32,
     /// The whole streamed reply (two content events or more) came in one read.
     pub whole_in_one_read: bool,
-    /// Text of the reply, reasoning and content concatenated in arrival order; kept only when outputs are asked for.
+    /// Text of the reply's first choice, reasoning and content concatenated in arrival order; kept only when outputs are asked for.
     pub text: Option<String>,
+    /// Texts of the other choices that said something, by index and in its order; kept like `text`.
+    pub other_texts: Vec<(u64, String)>,
     /// HTTP status, 0 when no head came.
     pub status: u16,
     /// Why it is not a success. `None` means a valid record.

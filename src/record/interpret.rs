@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::counting::{InputCount, input_count};
 use super::failure::{failure, header_lines, reason_phrase, retry_after};
-use super::reading::{Keep, Reading, read};
+use super::reading::{Choice, Keep, Reading, read};
 use super::{Chunk, Exchange, Outcome, Read, Record, ReplyEvent, TokenCounts, Trace};
 use crate::clock::{Calibration, Nanos, Tick};
 use crate::config::{ExportLevel, Plan, Secrets};
@@ -74,6 +74,7 @@ impl Interpreter {
         let texts = texts.chain(values).chain([&mut trace.reason]);
         let texts = texts
             .chain(&mut record.text)
+            .chain(record.other_texts.iter_mut().map(|(_, text)| text))
             .chain(&mut record.finish_reason);
         texts.for_each(|text| self.secrets.hide_in(text));
     }
@@ -153,6 +154,11 @@ impl Interpreter {
             trace: self.trace(&moments),
             finish_reason: reading.finish_reason.take(),
             text: keep_text.then_some(reading.text),
+            other_texts: if keep_text {
+                other_texts(reading.others)
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -212,8 +218,8 @@ impl Interpreter {
         }
         // Each choice by itself; `None` when none of them says any.
         let count = |text: &String| (!text.is_empty()).then(|| self.tokenizer.count(text) as u64);
-        let outputs = reading.others.iter().map(|(_, output, _)| output);
-        let reasonings = reading.others.iter().map(|(_, _, reasoning)| reasoning);
+        let outputs = reading.others.iter().map(|choice| &choice.output);
+        let reasonings = reading.others.iter().map(|choice| &choice.reasoning);
         let sum =
             |all: &mut dyn Iterator<Item = &String>| all.filter_map(count).reduce(|a, b| a + b);
         TokenCounts {
@@ -304,6 +310,14 @@ impl Interpreter {
             remote: self.remote(exchange),
         }
     }
+}
+
+/// Texts of the choices besides the first in the order of their indices.
+fn other_texts(others: Vec<Choice>) -> Vec<(u64, String)> {
+    let texts = others.into_iter().map(|choice| (choice.index, choice.text));
+    let mut texts: Vec<(u64, String)> = texts.collect();
+    texts.sort_unstable_by_key(|&(index, _)| index);
+    texts
 }
 
 /// The request's start. One that was cut before it was taken up has only a due time, or none.

@@ -3,7 +3,7 @@
 //! In: an exchange's body and marks, finished or still growing. Out: what the server said. Never: much at once, where it comes in events; a
 //! count or a time.
 
-use super::reading::{event_bytes, is_error, marks, payload};
+use super::reading::{event_bytes, is_done_mark, is_error, marks, missed, payload};
 use super::{EventMark, Exchange, Outcome};
 use crate::config::Ending;
 use crate::endpoint::{Api, Reply, ReplyBuilder};
@@ -13,8 +13,10 @@ use crate::wire::fields;
 #[derive(Debug)]
 pub struct ReplyReader {
     builder: ReplyBuilder,
-    /// Only an event says that a stream is whole.
-    ends: bool,
+    /// How a stream says that it is whole.
+    ending: Ending,
+    /// Its last mark has been there.
+    done: bool,
     /// Events taken in.
     taken: usize,
     failed: bool,
@@ -28,7 +30,8 @@ impl ReplyReader {
     pub fn new(api: &Api) -> ReplyReader {
         ReplyReader {
             builder: api.reply_builder(),
-            ends: api.ending() == Ending::Event,
+            ending: api.ending(),
+            done: false,
             taken: 0,
             failed: false,
             streamed: false,
@@ -52,7 +55,8 @@ impl ReplyReader {
         exchange.events.len().saturating_sub(self.taken)
     }
 
-    /// What the reply in a finished exchange comes to, what was left of it included. `None` when it failed or said nothing.
+    /// What the reply in a finished exchange comes to, what was left of it included. `None` when it failed, was
+    /// cut short, or said nothing: whatever its record calls an error.
     #[must_use]
     pub fn finish(mut self, exchange: &Exchange) -> Option<Reply> {
         let whole = exchange.outcome == Outcome::Success;
@@ -67,7 +71,9 @@ impl ReplyReader {
             }
         }
         self.step(exchange, usize::MAX);
-        let cut = self.streamed && self.ends && !self.builder.is_complete();
+        // The record of such a stream is a failure, and half an answer is none that a user would have gone on from.
+        let done = self.done || self.builder.is_complete();
+        let cut = self.streamed && missed(self.ending, done, self.builder.has_reason()).is_some();
         self.builder.finish().filter(|_| !self.failed && !cut)
     }
 
@@ -75,7 +81,9 @@ impl ReplyReader {
         let fields = fields(event_bytes(exchange, mark));
         self.streamed = true;
         self.failed |= is_error(&fields);
-        self.builder.push(payload(&fields));
+        let payload = payload(&fields);
+        self.done |= is_done_mark(payload);
+        self.builder.push(payload);
     }
 }
 

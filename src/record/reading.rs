@@ -17,9 +17,9 @@ pub(super) struct Reading {
     pub(super) pieces: Vec<(PieceKind, bool, u32)>,
     pub(super) output: String,
     pub(super) reasoning: String,
-    /// Output and reasoning of choices besides the first, by their index.
-    pub(super) others: Vec<(u64, String, String)>,
-    /// Everything in arrival order.
+    /// Choices besides the first that said something.
+    pub(super) others: Vec<Choice>,
+    /// Everything of the first choice in arrival order.
     pub(super) text: String,
     pub(super) usage: Option<Usage>,
     pub(super) first_chunk_tokens: Option<u64>,
@@ -41,6 +41,16 @@ pub(super) struct Reading {
     pub(super) truncated: Option<&'static str>,
     /// Read of the last response event, comments aside.
     pub(super) last_read: Option<u32>,
+}
+
+/// What a choice besides the first said.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    pub(super) index: u64,
+    pub(super) output: String,
+    pub(super) reasoning: String,
+    /// Both in arrival order.
+    pub(super) text: String,
 }
 
 /// What is kept of a reply besides its numbers.
@@ -68,14 +78,8 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
         if keep.marks {
             reading.marks = marks.into_owned();
         }
-        let ended = reading.done_seen || reading.finish_reason.is_some();
-        reading.truncated = match api.ending() {
-            Ending::DoneMark if !ended => Some("with neither a finish_reason nor [DONE]"),
-            Ending::Event if !reading.done_seen => {
-                Some("without the event that says that the reply is whole")
-            }
-            _ => None,
-        };
+        let reason = reading.finish_reason.is_some();
+        reading.truncated = missed(api.ending(), reading.done_seen, reason);
     } else if !exchange.body.is_empty() {
         let last = read_at(exchange, exchange.body.len() as u64);
         reading.last_read = Some(last);
@@ -84,6 +88,20 @@ pub(super) fn read(api: &Api, exchange: &Exchange, keep: Keep) -> Reading {
         }
     }
     reading
+}
+
+/// What a stream whose framing was whole lacks of an end: it saw its last mark or event, or a reason for its end, or neither.
+pub(super) fn missed(ending: Ending, done: bool, reason: bool) -> Option<&'static str> {
+    match ending {
+        Ending::DoneMark if !done && !reason => Some("with neither a finish_reason nor [DONE]"),
+        Ending::Event if !done => Some("without the event that says that the reply is whole"),
+        _ => None,
+    }
+}
+
+/// Whether an event is the mark that stands behind all others.
+pub(super) fn is_done_mark(payload: &[u8]) -> bool {
+    payload == b"[DONE]"
 }
 
 /// Events of the body, `None` when it is no stream. The worker marked those of a reply that says it is one; a body that turns out
@@ -190,7 +208,7 @@ impl Reading {
             return None;
         }
         self.last_read = Some(read);
-        if payload == b"[DONE]" {
+        if is_done_mark(payload) {
             self.done_seen = true;
         } else if let Parsed::Piece(piece) = chunks.parse(payload) {
             let total = piece.usage.and_then(|usage| usage.completion_tokens);
@@ -233,16 +251,25 @@ impl Reading {
     }
 
     /// Keeps apart what each choice besides the first says, since a text that mixes them has other tokens than theirs.
-    fn other_choices(&mut self, others: &[OtherChoice]) {
-        for OtherChoice { index, said } in others {
-            let known = self.others.iter().position(|(other, ..)| other == index);
+    fn other_choices(&mut self, others: &[OtherChoice], keep_text: bool) {
+        for &OtherChoice { index, ref said } in others {
+            let known = self.others.iter().position(|other| other.index == index);
             let place = known.unwrap_or_else(|| {
-                self.others.push((*index, String::new(), String::new()));
+                self.others.push(Choice {
+                    index,
+                    ..Choice::default()
+                });
                 self.others.len() - 1
             });
-            let (_, output, reasoning) = &mut self.others[place];
-            output.push_str(output_of(said).unwrap_or(""));
-            reasoning.push_str(said.reasoning.as_deref().unwrap_or(""));
+            let choice = &mut self.others[place];
+            let reasoning = said.reasoning.as_deref().unwrap_or("");
+            let output = output_of(said).unwrap_or("");
+            choice.reasoning.push_str(reasoning);
+            choice.output.push_str(output);
+            if keep_text {
+                choice.text.push_str(reasoning);
+                choice.text.push_str(output);
+            }
         }
     }
 
@@ -259,7 +286,7 @@ impl Reading {
                 .iter()
                 .any(|other| output_of(&other.said).is_some());
             self.pieces.push((kind, output.is_some() || others, read));
-            self.other_choices(&piece.others);
+            self.other_choices(&piece.others, keep_text);
             let reasoning = piece.reasoning.as_deref().unwrap_or("");
             let output = output.unwrap_or("");
             self.reasoning.push_str(reasoning);

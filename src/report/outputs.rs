@@ -76,7 +76,7 @@ impl OutputsWriter {
                 Some(((*tag).to_owned(), metric_value(metric, value)?))
             })
             .collect();
-        let entry = json!({
+        let mut entry = json!({
             "session_num": record.id.number,
             "conversation_id": record.conversation_id,
             "turn_index": record.id.turn,
@@ -86,6 +86,11 @@ impl OutputsWriter {
             "metrics": metrics,
             "response_text": record.text.as_deref().unwrap_or(""),
         });
+        if !record.other_texts.is_empty() {
+            let others = record.other_texts.iter();
+            let others = others.map(|(index, text)| json!({"choice": index, "text": text}));
+            entry["other_response_texts"] = others.collect();
+        }
         let text = format!("{entry:#}").replace('\n', "\n    ");
         self.spool
             .write_all(text.as_bytes())

@@ -284,6 +284,7 @@ fn every_line_of_the_records_parses_and_secrets_are_gone() {
                 ..RequestId::default()
             },
             text: Some(format!("t{number}")),
+            other_texts: vec![(1, "u".to_owned()); usize::from(number == 1)],
             ..Record::default()
         };
         record.trace.request_headers = vec![
@@ -321,6 +322,9 @@ fn every_line_of_the_records_parses_and_secrets_are_gone() {
         .filter_map(|e| e["response_text"].as_str())
         .collect();
     assert_eq!(texts, ["t0", "t1", "t2"]);
+    let others = [0, 1, 2].map(|entry| out["data"][entry].get("other_response_texts"));
+    let several = json!([{"choice": 1, "text": "u"}]);
+    assert_eq!(others, [None, Some(&several), None]);
 }
 
 #[test]

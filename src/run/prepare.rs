@@ -59,7 +59,7 @@ impl Prepared {
         let (mut corpus, streamed, timeline) = match dataset {
             Dataset::Loaded(corpus) => {
                 check_users(&plan, &corpus)?;
-                api.check(&corpus)?;
+                api.check(&corpus, plan.dataset.source.path())?;
                 let timeline = Timeline::new(corpus.begins());
                 (corpus, None, timeline)
             }

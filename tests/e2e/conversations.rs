@@ -2,6 +2,8 @@
 //!
 //! In: small files, scripted replies. Out: bodies, headers and their order as the server got them. Never: a bound on a time.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::server::{Script, Server};
@@ -152,6 +154,76 @@ fn a_turn_behind_a_failed_one_goes_on_without_its_reply_and_that_is_told() {
             .contains("1 of 1 failed requests were not the last of their conversations"),
         "{run}"
     );
+}
+
+/// Whatever a request fails of, later turns go on as if its reply had not been, and the others' replies stand in their places.
+#[test]
+fn no_word_of_a_failed_reply_is_in_a_later_turn() {
+    let conversation = |number: usize| {
+        format!(
+            r#"{{"session_id": "{number}", "turns": [{{"text": "0"}}, {{"text": "1"}}, {{"text": "2"}}, {{"text": "3"}}]}}"#
+        ) + "\n"
+    };
+    let file: String = (0..6).map(conversation).collect();
+    let broken = "part half a reply";
+    for (answer, flags, error) in [
+        ("status 500".to_owned(), "", "Internal Server Error"),
+        (format!("{broken}; close"), "", "Truncated"),
+        (format!("{broken}; end"), "", "Truncated"),
+        (format!("{broken}; error died; end"), "", "ServerError"),
+        (
+            format!("{broken}; stall"),
+            "--request-timeout-seconds 0.2",
+            "RequestTimeout",
+        ),
+        (
+            "words half a reply every 20".to_owned(),
+            "--request-cancellation-rate 40 --request-cancellation-delay 0.03 --random-seed 5",
+            "RequestCancellationError",
+        ),
+    ] {
+        let cut = answer.starts_with("words");
+        let mut script = Script::default();
+        for number in [1, 3, 4, 9, 14, 20, 23] {
+            let this = if cut { REPLIES } else { &answer };
+            script = script.answer(&number.to_string(), this);
+        }
+        let others = if cut { &answer } else { REPLIES };
+        let server = Server::start(script.answer("*", others));
+        let run = tool(&server, &file, &format!("--num-conversations 6 {flags}")).run();
+        let failed = errors(&run);
+        assert!(
+            failed.values().any(|kind| kind == error),
+            "{failed:?} {run}"
+        );
+        assert_eq!(failed.len(), 24, "{run}");
+        let log = server.log();
+        for seen in log.load() {
+            let name = seen.header("x-correlation-id").unwrap();
+            let messages = seen.body["messages"].as_array().unwrap();
+            let role = |message: &Value| message["role"] == "user";
+            let users = messages.iter().filter(|message| role(message)).count();
+            let heard: usize = (0..users - 1)
+                .filter(|turn| failed[&(name.to_owned(), *turn)].is_empty())
+                .count();
+            assert_eq!(messages.len(), users + heard, "{messages:?} {failed:?}");
+            let whole = |message: &Value| message["content"] == "live reply ";
+            let others = messages.iter().filter(|message| !role(message));
+            assert!(cut || others.clone().all(whole), "{messages:?}");
+        }
+    }
+}
+
+/// The error of each request, empty where there was none, by the name of its session and its turn.
+fn errors(run: &Run) -> BTreeMap<(String, usize), String> {
+    let of = |record: &Value| {
+        let metadata = &record["metadata"];
+        let name = metadata["x_correlation_id"].as_str().unwrap().to_owned();
+        let turn = metadata["turn_index"].as_u64().unwrap();
+        let kind = record["error"]["type"].as_str().unwrap_or("").to_owned();
+        ((name, usize::try_from(turn).unwrap()), kind)
+    };
+    run.records("profiling").iter().map(of).collect()
 }
 
 fn order(run: &Run, phase: &str) -> Vec<(i64, String)> {

@@ -122,13 +122,20 @@ fn streams_are_read_as_the_table_says() {
             case["finish"].as_str(),
             "{why}"
         );
+        let others = record.other_texts.iter();
+        let others: Vec<Value> = others.map(|(choice, text)| json!([choice, text])).collect();
+        assert_eq!(others, list(&case["other_texts"]), "{why}");
         if let Some(output) = case["output"].as_u64() {
             assert_eq!(record.tokens.output, Some(output), "{why}");
             assert_eq!(record.tokens.reasoning, case["reasoning"].as_u64(), "{why}");
             assert_eq!(json!(record.tokens.other_choices), case["others"], "{why}");
         }
+        let reply = reply_of(&api(kind), &exchange);
+        assert!(
+            error.is_none() || reply.is_none(),
+            "{why}: a failed reply stays in the history"
+        );
         if let Value::Array(expected) = &case["history"] {
-            let reply = reply_of(&api(kind), &exchange);
             assert_eq!(history(kind, reply), *expected, "{why}");
         }
     }

@@ -10,7 +10,7 @@ use tokenring::config::{Command, EndpointKind, Plan, parse};
 use tokenring::dataset::Corpus;
 use tokenring::driver::simulated::{Answer, Chance, SeenRequest, Server};
 use tokenring::endpoint::{Api, Bodies};
-use tokenring::record::{Exchange, Interpreter, Record};
+use tokenring::record::{Exchange, Interpreter, Record, reply_of};
 
 use crate::byte_tokenizer::ByteTokenizer;
 
@@ -56,6 +56,13 @@ impl Replies {
     pub(crate) fn said(&self, exchange: &Exchange) -> Option<Said> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.get(&exchange.request_head).cloned()
+    }
+
+    /// What a later turn would hold of the reply in `exchange`.
+    pub(crate) fn heard(&self, exchange: &Exchange) -> Option<String> {
+        let plan = plan(self.kind, self.streaming);
+        let api = Api::new(&plan.endpoint).expect("these dialects have no settings of their own");
+        reply_of(&api, exchange).map(|reply| reply.text)
     }
 
     /// Reads exchanges as a run does.

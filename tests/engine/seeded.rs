@@ -129,6 +129,9 @@ fn check_record(
 ) {
     let place = format!("seed {seed}, request {:?}", exchange.id);
     check_moments(record, &place);
+    // Nothing of a failed reply, however much of it came, is said again by a later turn.
+    let text = record.text.clone().filter(|_| record.is_success());
+    assert_eq!(replies.heard(exchange), text, "{place}");
     let mut seen = requests.iter().filter(|r| r.head == exchange.request_head);
     let Some(seen) = seen.next_back() else {
         let spoilt = requests.iter().any(has_surplus);

@@ -24,9 +24,6 @@ pub const NEVER: &[Flag] = refused_table! {
         ["--video-audio-codec"] Text;
         ["--video-audio-depth"] Text;
     }
-    Never "AIPerf strips repeated images for vLLM's media cache with it; prompts here are text" {
-        ["--uuid-and-strip"] Switch;
-    }
     Never "AIPerf replays Weka agent traces with it, which this program does not" {
         ["--hf-weka-dataset"] Text;
         ["--use-think-time-only"] Switch;

@@ -132,6 +132,7 @@ pub const WORKING: &[Flag] = working_table! {
         ["--session-header"] Text, "X-Correlation-ID", "Name of the header that carries the session's id.";
     }
     "Input" {
+        ["--uuid-and-strip"] Switch, "", "Send a picture of a single_turn file once a session; later turns have its id of image_uuids alone.";
         ["--extra-inputs"] Pairs, "", "Extra top-level body fields, as name:value or a JSON object; they win over built-in ones.";
         ["--header", "-H"] Pairs, "", "Extra request headers, as Name:Value or a JSON object.";
         ["--input-file"] Path, "", "Dataset file, plain or packed with gzip or zstd; for some formats a folder.";

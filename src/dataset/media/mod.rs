@@ -3,6 +3,7 @@
 //! In: a plan and a seed, or the fields of a file's entry. Out: the media of turns, as they are sent. Never: fetches a URL.
 
 mod fields;
+mod ids;
 mod image;
 mod length;
 mod mp3;
@@ -14,6 +15,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 pub(super) use fields::take;
+pub(super) use ids::{check_ids, strip_repeated};
 pub(super) use length::length_ns;
 
 use self::image::Pictures;

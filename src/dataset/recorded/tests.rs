@@ -17,10 +17,13 @@ fn parsed_lines(kind: EndpointKind, lines: &str) -> Result<(Corpus, Vec<String>)
         Box::new(std::io::Cursor::new(lines.to_owned().into_bytes())),
         Cut::Json,
     );
-    let system_slot = kind.facts().system_slot;
+    let mut format = MultiTurn {
+        system_slot: kind.facts().system_slot,
+        image_ids: kind.facts().image_ids,
+    };
     let (path, mut reading) = (Path::new("in.jsonl"), Reading::new(false, 1));
-    parse(records, path, &mut reading, &mut MultiTurn { system_slot })
-        .and_then(|()| reading.finish(path, &mut MultiTurn { system_slot }))
+    parse(records, path, &mut reading, &mut format)
+        .and_then(|()| reading.finish(path, &mut format))
         .map_err(|error| error.to_string())
 }
 

@@ -14,12 +14,94 @@ fn parsed(lines: &str) -> Result<(Corpus, Vec<String>), DatasetError> {
     parsed_bytes(lines.as_bytes())
 }
 
+/// As for `chat`, without flags.
+const PLAIN: SingleTurn = SingleTurn {
+    image_ids: true,
+    strip_images: false,
+};
+
 fn parsed_bytes(bytes: &[u8]) -> Result<(Corpus, Vec<String>), DatasetError> {
+    parsed_as(PLAIN, bytes)
+}
+
+fn parsed_as(mut format: SingleTurn, bytes: &[u8]) -> Result<(Corpus, Vec<String>), DatasetError> {
     let bytes = Box::new(std::io::Cursor::new(bytes.to_vec()));
     let records = Records::of(bytes, Cut::Json);
     let (path, mut reading) = (Path::new("in.jsonl"), Reading::new(false, 1));
-    parse(records, path, &mut reading, &mut SingleTurn)?;
-    reading.finish(path, &mut SingleTurn)
+    parse(records, path, &mut reading, &mut format)?;
+    reading.finish(path, &mut format)
+}
+
+/// Content and id of each picture, turn by turn.
+fn pictures(corpus: &Corpus) -> Vec<Vec<(&str, Option<&str>)>> {
+    let turns = corpus.conversations.iter().flat_map(|one| &one.turns);
+    turns
+        .map(|turn| {
+            let media = turn.media.iter();
+            media
+                .map(|media| (&*media.content, media.uuid.as_deref()))
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn pictures_have_the_ids_that_a_line_gives_them() {
+    let lines = [
+        r#"{"text": "one", "images": ["http://h/a", ""], "image_uuids": ["A", "B"]}"#,
+        r#"{"image_uuids": ["A"]}"#,
+        r#"{"images": [{"name": "n", "contents": ["http://h/a", ""], "uuids": ["A", "B"]}, {"uuids": ["C"]}, "http://h/d"]}"#,
+    ];
+    let (corpus, notes) = parsed(&lines.join("\n")).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    assert_eq!(
+        pictures(&corpus),
+        [
+            vec![("http://h/a", Some("A")), ("", Some("B"))],
+            vec![("", Some("A"))],
+            vec![
+                ("http://h/a", Some("A")),
+                ("", Some("B")),
+                ("", Some("C")),
+                ("http://h/d", None)
+            ],
+        ]
+    );
+    // Elsewhere a picture has to be there; its id goes nowhere.
+    let elsewhere = || SingleTurn {
+        image_ids: false,
+        ..PLAIN
+    };
+    let whole = r#"{"images": ["http://h/a"], "image_uuids": ["A"]}"#;
+    assert!(parsed_as(elsewhere(), whole.as_bytes()).is_ok());
+    let error = parsed_as(elsewhere(), lines[1].as_bytes()).unwrap_err();
+    let wanted = "in.jsonl:1: field image_uuids: the picture \"A\" has no content, and only";
+    assert!(error.to_string().contains(wanted), "{error}");
+}
+
+#[test]
+fn repeated_pictures_are_stripped_from_later_turns_of_their_session() {
+    let lines = [
+        // Twice in one request is sent twice.
+        r#"{"session_id": "s", "images": ["http://h/a", "http://h/a"], "image_uuids": ["A", "A"]}"#,
+        r#"{"session_id": "t", "images": ["http://h/a"], "image_uuids": ["A"]}"#,
+        r#"{"session_id": "s", "images": ["http://h/a", "http://h/b", "", "http://h/d"], "image_uuids": ["A", "B", "C", "D"]}"#,
+        r#"{"session_id": "s", "images": ["http://h/c", "http://h/b"], "image_uuids": ["C", "B"]}"#,
+        r#"{"session_id": "s", "images": ["http://h/c", "http://h/c"]}"#,
+    ];
+    let strip = SingleTurn {
+        strip_images: true,
+        ..PLAIN
+    };
+    let (corpus, _) = parsed_as(strip, lines.join("\n").as_bytes()).unwrap();
+    let contents = |turn: &Vec<(&str, Option<&str>)>| {
+        let contents = turn
+            .iter()
+            .map(|(content, _)| content.replace("http://h/", ""));
+        contents.collect::<Vec<String>>().join(",")
+    };
+    let turns: Vec<String> = pictures(&corpus).iter().map(contents).collect();
+    assert_eq!(turns, ["a,a", ",b,,d", "c,", "c,c", "a"]);
 }
 
 #[test]

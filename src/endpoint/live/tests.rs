@@ -36,7 +36,15 @@ fn turn() -> impl Strategy<Value = Turn> {
     let messages = prop::collection::vec(message(), 0..3);
     let recorded = prop::collection::vec(message(), 0..2);
     let tools = prop::option::of(word().prop_map(|name| json!([{"name": name}])));
-    let extra = prop::option::of(prop::sample::select(vec!["seed", "model", "messages", "n"]));
+    let extra = prop::option::of(prop::sample::select(vec![
+        ("seed", json!(1)),
+        ("model", json!(1)),
+        ("messages", json!(1)),
+        ("n", json!(1)),
+        ("store", json!(true)),
+        ("store", json!(false)),
+        ("previous_response_id", json!("r")),
+    ]));
     let limit = prop::option::of(1_u32..99);
     let model = prop::sample::select(vec!["m", "other"]);
     let all = (words, messages, recorded, tools, extra, limit, model);
@@ -50,7 +58,7 @@ fn turn() -> impl Strategy<Value = Turn> {
             model: model.to_owned(),
             extra: extra
                 .into_iter()
-                .map(|name| (name.to_owned(), json!(1)))
+                .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             ..Turn::default()
         },
@@ -65,11 +73,15 @@ fn reply() -> impl Strategy<Value = Option<Reply>> {
         arguments,
     });
     let calls = prop::collection::vec(call, 0..2);
-    let reply = (word(), word(), calls).prop_map(|(text, reasoning, tool_calls)| Reply {
+    let items = prop::collection::vec(message(), 0..3);
+    let all = (word(), word(), calls, items, word(), any::<bool>());
+    let reply = all.prop_map(|(text, reasoning, tool_calls, items, id, stored)| Reply {
         text,
         reasoning,
         tool_calls,
-        ..Reply::default()
+        id,
+        stored,
+        items,
     });
     prop::option::of(reply)
 }
@@ -140,6 +152,14 @@ fn a_usual_conversation_comes_apart() {
     assert!(frames.opening.starts_with(b"{\"messages\":[{"));
     assert!(frames.later[0].own.starts_with(b",{\"role\":\"user\""));
     assert!(frames.later[0].closing.starts_with(b"],\"model\":\"m\""));
+    let responses = api(EndpointKind::Responses);
+    let slot = Slot::new(&responses).unwrap();
+    let frames = Frames::new(&responses, &slot, &long(3, 2)).unwrap();
+    assert!(frames.opening.starts_with(b"{\"input\":[{"));
+    let named = frames.later[1].named.as_ref().unwrap();
+    assert_eq!(&named.opening[..], b"{\"input\":[");
+    assert!(named.before.ends_with(b",\"previous_response_id\":\""));
+    assert!(named.after.starts_with(b"\","));
     // Completions have no history to put anything in.
     assert!(Slot::new(&api(EndpointKind::Completions)).is_none());
 }
