@@ -415,6 +415,7 @@ fn ring_facts(tally: &RingTally) -> Vec<(&'static str, String)> {
         ("Completions of nobody's operation", tally.stale),
         ("Steps of the wall clock", tally.steps),
         ("Sockets without SO_BUSY_POLL (refused)", tally.unpolled),
+        ("Sockets not let go of at the end", tally.held),
     ];
     facts
         .into_iter()
