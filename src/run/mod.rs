@@ -318,6 +318,7 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
+    inputs::write_loaded(prepared)?;
     log_driver(log, &reach, cores);
     let machine = Machine::read(cores);
     let rivals = Rivals::begin(cores, &clock);

@@ -77,9 +77,9 @@ impl Sums {
     }
 }
 
-/// All that an exchange holds, itself included; it does not change while the exchange waits.
+/// What an exchange holds, itself included; it does not change while the exchange waits.
 fn bytes_of(exchange: &Exchange) -> u64 {
-    (size_of::<Exchange>() + exchange.capacity_bytes()) as u64
+    (size_of::<Exchange>() + exchange.filled_bytes()) as u64
 }
 
 /// A queue between one worker and the recorder.
@@ -229,6 +229,8 @@ mod tests {
         for number in 0..count {
             let mut exchange = worker.blank();
             exchange.id.number = number;
+            exchange.body = Vec::with_capacity(1 << 20);
+            exchange.body.push(b'x');
             worker.push(exchange);
         }
         let waited = |recorder: &RecorderEnd| {
@@ -238,7 +240,12 @@ mod tests {
         };
         let backlog = waited(&recorder);
         assert_eq!((backlog.most_requests, backlog.overflowed), (count, 10));
-        assert_eq!(backlog.most_bytes, count * size_of::<Exchange>() as u64);
+        let each = size_of::<Exchange>() as u64 + 4_096;
+        assert_eq!(
+            backlog.most_bytes,
+            count * each,
+            "whole pages of what is filled"
+        );
         let mut seen = 0;
         let mut take = |recorder: &mut RecorderEnd, most: u64| {
             for _ in 0..most {
