@@ -33,6 +33,8 @@ use tokenring::wire::{Fault, Limits, write_request_head};
 
 #[path = "ring/closes.rs"]
 mod closes;
+#[path = "ring/ends.rs"]
+mod ends;
 #[path = "ring/server.rs"]
 mod server;
 
@@ -225,7 +227,12 @@ fn check_any(left: &Left, slack: u64) {
     assert_eq!(counts.sent, records, "one exchange for each request");
     assert_eq!(counts.sent, counts.whole + counts.failed + counts.cancelled);
     assert_eq!((counts.in_flight, counts.open_connections), (0, 0));
-    assert_eq!(left.tally.stale, 0, "{:?}", left.tally);
+    assert_eq!(
+        (left.tally.stale, left.tally.held),
+        (0, 0),
+        "{:?}",
+        left.tally
+    );
     for exchange in &left.exchanges {
         let ticks = exchange.ticks;
         assert!(ticks.due <= ticks.start || ticks.start == Tick::NEVER);
@@ -329,7 +336,7 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Runs `load` against servers that play `play`, on every driver; the ring must leave as many descriptors as it found.
+/// Runs `load` against servers that play `play`, on every driver; each must leave as many descriptors as it found.
 fn on_all(play: &Play, load: impl Fn(SocketAddr) -> Load, check: impl Fn(&Left, &Server, &str)) {
     let _turn = turn();
     for way in ways() {
@@ -339,17 +346,17 @@ fn on_all(play: &Play, load: impl Fn(SocketAddr) -> Load, check: impl Fn(&Left, 
         let name = way.name();
         check(&left, &server, &name);
         drop(server);
-        // monoio keeps sockets whose tasks never ran again after its runtime had ended, until the process ends.
-        if matches!(way.driver, Driver::Portable { .. }) {
-            continue;
-        }
-        // The kernel closes a ring's last files after the ring itself.
-        let deadline = Instant::now() + Duration::from_secs(2);
-        while open_descriptors() > before && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(open_descriptors(), before, "{name}");
+        let_go_again(before, &name);
     }
+}
+
+/// No more descriptors are open than `before`. The kernel closes a ring's last files after the ring itself.
+fn let_go_again(before: usize, name: &str) {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while open_descriptors() > before && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(open_descriptors(), before, "{name}");
 }
 
 fn all_are(left: &Left, outcome: Outcome, name: &str) {

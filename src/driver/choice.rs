@@ -94,6 +94,8 @@ pub struct RingTally {
     pub window_ns: u64,
     /// Sockets of spinning workers for which the system refused to poll the network card.
     pub unpolled: u64,
+    /// Sockets that the kernel still held when the driver gave up waiting for them at its end; always 0 unless the kernel errs.
+    pub held: u64,
 }
 
 impl RingTally {
@@ -110,6 +112,7 @@ impl RingTally {
         self.windows += other.windows;
         self.window_ns = self.window_ns.max(other.window_ns);
         self.unpolled += other.unpolled;
+        self.held += other.held;
     }
 }
 

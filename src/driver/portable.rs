@@ -38,6 +38,12 @@ use batch::{Arena, Unfinished};
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
 
+/// After the engine has finished, so many waits of [`LAST_WAIT`] in which no task ends are enough.
+const LAST_WAITS: u32 = 1_000;
+
+/// See [`LAST_WAITS`].
+const LAST_WAIT: Duration = Duration::from_millis(1);
+
 /// What is asked of this driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
@@ -119,6 +125,8 @@ struct Shared {
     /// Sockets by connection index; the generation tells whose.
     sockets: RefCell<Vec<Option<Held>>>,
     timer_fired: Cell<bool>,
+    /// The engine has finished; every task ends.
+    over: Cell<bool>,
     opener: RefCell<Sockets>,
 }
 
@@ -242,6 +250,7 @@ async fn pump(
         resumer: RefCell::new(None),
         sockets: RefCell::new(Vec::new()),
         timer_fired: Cell::new(false),
+        over: Cell::new(false),
         opener: RefCell::new(opener),
     });
     let timer = Rc::new(Timer::new()?);
@@ -263,6 +272,7 @@ async fn pump(
         tally: RingTally::default(),
     };
     std::future::poll_fn(|context: &mut Context<'_>| pump.turn(context)).await?;
+    pump.tally.held = let_go(&pump.shared, &pump.timer).await?;
     pump.tally.steps = pump.kernel.as_ref().map_or(0, KernelClock::steps);
     pump.tally.mapping_error_ns = pump.kernel.as_ref().map_or(0, |kernel| kernel.error().0);
     if let Some(windows) = &pump.windows {
@@ -273,10 +283,30 @@ async fn pump(
 }
 
 async fn watch(shared: Rc<Shared>, timer: Rc<Timer>) {
-    while timer.fired().await.is_ok() {
+    while timer.fired().await.is_ok() && !shared.over.get() {
         shared.timer_fired.set(true);
         shared.wake();
     }
+}
+
+/// Shuts every socket and lets the tasks run to their ends: what a task still has when its runtime ends stays open until the process
+/// does. The number of those that did not end.
+async fn let_go(shared: &Rc<Shared>, timer: &Timer) -> io::Result<u64> {
+    shared.over.set(true);
+    timer.set(Duration::ZERO)?;
+    sockets::close_all(shared);
+    let mut in_vain = 0;
+    // Each task has a hold on it, and this one.
+    while Rc::strong_count(shared) > 1 && in_vain < LAST_WAITS {
+        let before = Rc::strong_count(shared);
+        for waker in shared.waiting.take() {
+            waker.wake();
+        }
+        monoio::time::sleep(LAST_WAIT).await;
+        let ended = Rc::strong_count(shared) < before;
+        in_vain = if ended { 0 } else { in_vain + 1 };
+    }
+    Ok(Rc::strong_count(shared) as u64 - 1)
 }
 
 impl Pump {

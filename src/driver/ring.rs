@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use socket2::{SockAddr, Socket};
 
@@ -43,7 +43,7 @@ use operations::{Kind, Memory, Operation, Operations};
 /// A ring that refuses to be entered this often in a row is given up.
 const REFUSALS_MOST: u32 = 10_000;
 
-/// Ends of the last operations are waited for this often when a ring is closed, each time for [`CLOSE_STEP`].
+/// When a ring is closed, so many waits of [`CLOSE_STEP`] in which no operation ends are enough.
 const CLOSE_STEPS: u32 = 100;
 
 /// See [`CLOSE_STEPS`].
@@ -377,17 +377,20 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let clock = Clock::new();
         let mut done = Vec::new();
-        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-        let cancelled =
-            self.busy() > 0 && self.start(cancel, Kind::Cancel, 0, Memory::None).is_ok();
-        for _ in 0..CLOSE_STEPS {
-            if !cancelled || self.busy() == 0 || self.enter(Wait::For(CLOSE_STEP)).is_err() {
+        // Not all at once: for each that it ends the kernel would look at all others again.
+        let keys = self.operations.keys();
+        let cancelled = keys.into_iter().try_for_each(|key| self.cancel(0, key));
+        let mut in_vain = 0;
+        while cancelled.is_ok() && self.busy() > 0 && in_vain < CLOSE_STEPS {
+            let before = self.busy();
+            if self.enter(Wait::For(CLOSE_STEP)).is_err() {
                 break;
             }
             self.reap(&clock, &mut done);
             for completion in done.drain(..) {
                 drop(self.operation(&completion));
             }
+            in_vain = if self.busy() < before { 0 } else { in_vain + 1 };
         }
         if self.busy() > 0 {
             // The kernel did not let go: a leak is better than memory that it may still write.

@@ -239,6 +239,17 @@ pub struct RingFacts {
     pub steps: u64,
 }
 
+/// Finished requests that waited for the recorder, each worker at its worst; sums over the workers, whose worst moments need not be one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Requests that waited at once.
+    pub most_requests: u64,
+    /// Memory that those held, in bytes.
+    pub most_bytes: u64,
+    /// Requests that found the queue full, and waited in a list of their worker's.
+    pub overflowed: u64,
+}
+
 /// How late requests were sent, against when they were due.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScheduleLag {
@@ -262,6 +273,8 @@ pub struct Health {
     pub machine: MachineFacts,
     /// The ring.
     pub ring: RingFacts,
+    /// What waited for the recorder.
+    pub backlog: Backlog,
     /// Arrivals are stamped by the kernel.
     pub kernel_stamps: bool,
     /// Longest time that completions were left in the kernel on purpose; 0 when never.

@@ -64,6 +64,19 @@ impl Exchange {
             + self.events.capacity() * size_of::<EventMark>()
     }
 
+    /// Bytes of memory that its contents lie in, itself left out: whole pages, but no more of a buffer than it has. What buffers have beyond
+    /// is address space, for they are made for the longest reply that may come.
+    #[must_use]
+    pub fn filled_bytes(&self) -> usize {
+        let pages = |length: usize, capacity: usize| length.next_multiple_of(PAGE).min(capacity);
+        let bytes = [&self.head_bytes, &self.body, &self.request_head];
+        let bytes: usize = bytes.iter().map(|b| pages(b.len(), b.capacity())).sum();
+        let (read, event) = (size_of::<Read>(), size_of::<EventMark>());
+        bytes
+            + pages(self.reads.len() * read, self.reads.capacity() * read)
+            + pages(self.events.len() * event, self.events.capacity() * event)
+    }
+
     /// Empties it for the next request; keeps the buffers.
     pub fn clear(&mut self) {
         self.id = RequestId::default();
@@ -82,6 +95,9 @@ impl Exchange {
         self.made = None;
     }
 }
+
+/// What the system deals out memory in, nearly everywhere.
+const PAGE: usize = 4_096;
 
 /// Which request an exchange was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

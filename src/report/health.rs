@@ -101,6 +101,11 @@ impl HealthReport {
             format!("{:.2} events a read", self.most(|w| per(w.events, w.reads))),
             format!("{} completion queue overflows", health.ring.overflows),
             format!(
+                "recorder backlog peak {} requests ({:.1} MiB)",
+                health.backlog.most_requests,
+                health.backlog.most_bytes as f64 / f64::from(1 << 20)
+            ),
+            format!(
                 "clock error {}, mapping of kernel stamps {}",
                 micros(health.clock_error),
                 micros(health.mapping_error)
@@ -157,6 +162,8 @@ impl HealthReport {
             "clock_error_ns": health.clock_error.0,
             "mapping_error_ns": health.mapping_error.0,
             "completion_queue_overflows": ring.overflows,
+            "recorder_backlog_peak": health.backlog.most_requests,
+            "recorder_backlog_peak_bytes": health.backlog.most_bytes,
             "reads_without_buffer": ring.exhausted,
             "reads_without_kernel_stamp": ring.unstamped,
             "wall_clock_steps": ring.steps,
@@ -226,7 +233,7 @@ fn micros(length: Nanos) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::health::judge;
+    use crate::metric::health::{Backlog, judge};
 
     fn report() -> HealthReport {
         let spread = |p50, p99, max| Spread {
@@ -255,6 +262,11 @@ mod tests {
                 core_delay: Some(Nanos(40_000)),
                 ..WorkerHealth::default()
             }],
+            backlog: Backlog {
+                most_requests: 7,
+                most_bytes: 3 << 19,
+                overflowed: 0,
+            },
             kernel_stamps: true,
             clock_error: Nanos(50),
             mapping_error: Nanos(450),
@@ -278,7 +290,7 @@ mod tests {
                 "Client health: receive delay p50 20.0 us p99 90.0 us max 450 us, sends took p50 3.0 us p99 5.0 us max 9.0 us, \
                  run-queue delay 40.0 us at 1 moment in 200, 10.0 % of the time wanted",
                 "Client health: busy 97.0 %, longest turn 2000 us (p99 1.5 us), 2.50 reads a turn, 2.00 events a read, \
-                 0 completion queue overflows, clock error 0.1 us, mapping of kernel stamps 0.5 us",
+                 0 completion queue overflows, recorder backlog peak 7 requests (1.5 MiB), clock error 0.1 us, mapping of kernel stamps 0.5 us",
             ]
         );
     }
@@ -289,6 +301,8 @@ mod tests {
         assert_eq!(json["verdict"], "untrusted");
         assert_eq!(json["ttft_p99_bound_ns"], 6_500);
         assert_eq!(json["gap_p99_bound_ns"], 950);
+        assert_eq!(json["recorder_backlog_peak"], 7);
+        assert_eq!(json["recorder_backlog_peak_bytes"], 3 << 19);
         assert_eq!(json["reasons"][0]["name"], "busy");
         let worker = &json["workers"][0];
         assert_eq!(worker["run_queue_delay_ns"], 40_000);

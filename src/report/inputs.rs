@@ -3,13 +3,12 @@
 //! In: conversations and a body for each of their turns. Out: JSON that can be fed back. Never: holds more than one conversation's bodies.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::config::Secrets;
 use crate::report::ReportError;
-use crate::report::artifact::write_whole;
+use crate::report::artifact::{ArtifactNames, write_whole};
 
 /// Bodies of all turns.
 pub struct InputBodies<'a> {
@@ -21,12 +20,27 @@ pub struct InputBodies<'a> {
     pub conversation: &'a dyn Fn(usize) -> Option<NamedBodies<'a>>,
 }
 
+/// What there is to do for the file at the end of a run.
+#[derive(Clone, Copy)]
+pub enum Inputs<'a> {
+    /// Nothing: it was written before the load.
+    Written,
+    /// It is written now.
+    Now(&'a InputBodies<'a>),
+    /// There is none.
+    Never,
+}
+
 /// A conversation's id and the bodies of its turns.
 pub type NamedBodies<'a> = (String, Vec<Cow<'a, [u8]>>);
 
 /// Writes the file, one conversation at a time.
-pub(super) fn write(path: &Path, inputs: &InputBodies<'_>) -> Result<(), ReportError> {
-    write_whole(path, |file| {
+///
+/// # Errors
+///
+/// It cannot be written; an earlier one is still there.
+pub fn write(names: &ArtifactNames, inputs: &InputBodies<'_>) -> Result<(), ReportError> {
+    write_whole(&names.inputs(), |file| {
         file.write_all(b"{\n  \"data\": [")?;
         let conversations = (0..inputs.count).filter_map(inputs.conversation);
         for (index, (id, bodies)) in conversations.enumerate() {

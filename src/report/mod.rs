@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub use artifact::ArtifactNames;
 pub use console::render as render_console;
 pub use health::HealthReport;
-pub use inputs::{InputBodies, NamedBodies};
+pub use inputs::{InputBodies, Inputs, NamedBodies, write as write_inputs};
 pub use log::Log;
 pub use outputs::OutputsWriter;
 pub use progress::{Progress, ProgressState, tell};
@@ -144,7 +144,7 @@ impl ReportError {
 /// files that were finished before are `streamed`, and only listed. The ready marker comes last.
 pub fn write_all(
     report: &RunReport,
-    bodies: Option<&InputBodies<'_>>,
+    inputs: Inputs<'_>,
     streamed: &[(String, PathBuf)],
 ) -> Result<Vec<(String, PathBuf)>, ReportError> {
     let names = ArtifactNames::new(&report.plan.output);
@@ -161,8 +161,10 @@ pub fn write_all(
         files.push(("Timeslices CSV Export".to_owned(), csv));
         files.push(("Timeslices JSON Export".to_owned(), json));
     }
-    if let Some(bodies) = bodies {
-        inputs::write(&names.inputs(), bodies)?;
+    if let Inputs::Now(bodies) = inputs {
+        write_inputs(&names, bodies)?;
+    }
+    if !matches!(inputs, Inputs::Never) {
         files.push(("Inputs".to_owned(), names.inputs()));
     }
     if report.phases.len() > 1 {

@@ -226,7 +226,7 @@ fn all_files_are_written_under_their_names() {
         secrets: &crate::config::Secrets::default(),
         conversation: &|_| Some(("c".to_owned(), vec![body(0), body(1)])),
     };
-    write_all(&report, Some(&bodies), &[]).unwrap();
+    write_all(&report, Inputs::Now(&bodies), &[]).unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let parse = |name: &str| serde_json::from_str::<Json>(&read(name)).unwrap();
     assert!(read("foo.csv").contains("\r\n"));

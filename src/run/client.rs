@@ -147,7 +147,7 @@ pub(super) fn report(plan: &Plan, cores: &Cores, run: &Run, profiling: &Summary)
         unsent: (counted || open_loop).then_some(unsent(counts.profiling)),
         skipped: skips.then_some(counts.profiling.skipped),
         sent: counts.sent,
-        overflow_count: run.overflowed,
+        overflow_count: run.recorded.backlog.overflowed,
         coalesced_count: run.recorded.coalesced,
         health: health(plan, run, profiling),
         notes: notes(plan, cores, run),
@@ -171,10 +171,13 @@ fn notes(plan: &Plan, cores: &Cores, run: &Run) -> Vec<String> {
             plan.endpoint.kind.name()
         ));
     }
-    if run.overflowed > 0 {
+    let backlog = run.recorded.backlog;
+    if backlog.overflowed > 0 {
         notes.push(format!(
-            "{} finished requests waited on a worker because the recorder was behind; none was lost",
-            run.overflowed
+            "{} finished requests waited on a worker because the recorder was behind, by up to {} requests in {:.1} MiB; none was lost",
+            backlog.overflowed,
+            backlog.most_requests,
+            backlog.most_bytes as f64 / f64::from(1 << 20)
         ));
     }
     notes.extend(run.fed.as_ref().and_then(late_bodies));
@@ -317,6 +320,7 @@ fn health(plan: &Plan, run: &Run, profiling: &Summary) -> HealthReport {
             overflows: tally.overflows,
             steps: tally.steps,
         },
+        backlog: run.recorded.backlog,
         kernel_stamps: run.reach.stamps == StampSource::Kernel,
         window: Nanos(tally.window_ns),
         spins: run.reach.waiting.mode != WaitMode::Sleep,
@@ -415,6 +419,7 @@ fn ring_facts(tally: &RingTally) -> Vec<(&'static str, String)> {
         ("Completions of nobody's operation", tally.stale),
         ("Steps of the wall clock", tally.steps),
         ("Sockets without SO_BUSY_POLL (refused)", tally.unpolled),
+        ("Sockets not let go of at the end", tally.held),
     ];
     facts
         .into_iter()

@@ -1,6 +1,6 @@
 //! What `inputs.json` is written from.
 //!
-//! In: the dataset of a run, loaded or streamed. Out: its conversations in the order of the file. Never: all bodies of a streamed one at
+//! In: the dataset of a run, loaded or streamed. Out: its conversations in the order of the file, before the load where they are known then. Never: all bodies of a streamed one at
 //! once, or hours of work for one file.
 
 use std::borrow::Cow;
@@ -8,43 +8,54 @@ use std::cell::{Cell, RefCell};
 
 use crate::config::Secrets;
 use crate::endpoint::Renderer;
-use crate::report::{InputBodies, tell};
+use crate::report::{ArtifactNames, InputBodies, Inputs, ReportError, tell, write_inputs};
 
 use super::prepare::Prepared;
 
 /// Requests of a streamed dataset beyond which there is no `inputs.json`: it would hold every prompt once more, each made again.
 const STREAMED_MOST: u64 = 1_000_000;
 
-/// Calls `write` with the bodies of `prepared`; without any where they are too many.
-pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodies<'_>>) -> T) -> T {
+/// Writes the file of a loaded dataset, before the load: a run that is killed has it too. A streamed one's bodies are not known yet.
+pub(super) fn write_loaded(prepared: &Prepared) -> Result<(), ReportError> {
     let material = &prepared.material;
-    let secrets = &Secrets::of(&material.plan.endpoint);
-    let Some(streamed) = &material.streamed else {
-        let conversations = &material.corpus.conversations;
-        let conversation = |index: usize| {
-            let conversation = conversations.get(index)?;
-            let turns = 0..conversation.turns.len();
-            let bodies = turns.filter_map(|turn| prepared.body(index, turn));
-            Some((conversation.id.clone(), bodies.collect()))
-        };
-        return write(Some(&InputBodies {
-            count: conversations.len(),
-            secrets,
-            conversation: &conversation,
-        }));
+    if material.streamed.is_some() {
+        return Ok(());
+    }
+    let conversations = &material.corpus.conversations;
+    let conversation = |index: usize| {
+        let conversation = conversations.get(index)?;
+        let turns = 0..conversation.turns.len();
+        let bodies = turns.filter_map(|turn| prepared.body(index, turn));
+        Some((conversation.id.clone(), bodies.collect()))
     };
+    let names = ArtifactNames::new(&material.plan.output);
+    let bodies = InputBodies {
+        count: conversations.len(),
+        secrets: &Secrets::of(&material.plan.endpoint),
+        conversation: &conversation,
+    };
+    write_inputs(&names, &bodies)
+}
+
+/// Calls `write` with what there is to do at the end: the bodies of a streamed dataset, unless they are too many.
+pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Inputs<'_>) -> T) -> T {
+    let material = &prepared.material;
+    let Some(streamed) = &material.streamed else {
+        return write(Inputs::Written);
+    };
+    let secrets = &Secrets::of(&material.plan.endpoint);
     let count = material.timeline.len();
     if streamed.request_count() > STREAMED_MOST {
         tell(&format!(
             "Note: inputs.json is not written for a streamed dataset of more than {STREAMED_MOST} requests"
         ));
-        return write(None);
+        return write(Inputs::Never);
     }
     let maker = match streamed.maker(&material.plan, &*prepared.tokenizer, 1) {
         Ok(maker) => RefCell::new(maker),
         Err(error) => {
             tell(&format!("Note: inputs.json is not written: {error}"));
-            return write(None);
+            return write(Inputs::Never);
         }
     };
     let numbers = material.timeline.conversations();
@@ -64,7 +75,7 @@ pub(super) fn with<T>(prepared: &Prepared, write: impl FnOnce(Option<&InputBodie
             }
         }
     };
-    let written = write(Some(&InputBodies {
+    let written = write(Inputs::Now(&InputBodies {
         count,
         secrets,
         conversation: &conversation,

@@ -4,7 +4,6 @@
 //! no other room computed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Anchor, Calibration, Clock};
 use crate::config::{LogLevel, MockPlan, Plan};
@@ -250,7 +249,6 @@ struct Run {
     calibration: Calibration,
     clock: Clock,
     reach: client::Reach,
-    overflowed: u64,
     /// What became of a streamed dataset.
     fed: Option<FedTally>,
     interrupted: bool,
@@ -305,8 +303,7 @@ fn conduct(
     let worker_count = cores.workers.len();
     let gate = Arc::new(Gate::new(&clock, worker_count, plan.phases.len()));
     let live = Arc::new(Live::default());
-    let overflowed = Arc::new(AtomicU64::new(0));
-    let (ends, queues) = (0..worker_count).map(|_| queue::queue(&overflowed)).unzip();
+    let (ends, queues) = (0..worker_count).map(|_| queue::queue()).unzip();
     let material = &prepared.material;
     // Before the recorder, which empties an earlier run's files: a refused driver must cost nobody their records.
     let reach = client::reach(plan, &prepared.all_addresses())?;
@@ -321,6 +318,7 @@ fn conduct(
         live: Arc::clone(&live),
         log: Arc::clone(log),
     })?;
+    inputs::write_loaded(prepared)?;
     log_driver(log, &reach, cores);
     let machine = Machine::read(cores);
     let rivals = Rivals::begin(cores, &clock);
@@ -354,7 +352,6 @@ fn conduct(
         calibration,
         reach,
         clock,
-        overflowed: overflowed.load(Ordering::Relaxed),
         fed,
         interrupted,
         machine,

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::engine::Sink;
+use crate::metric::health::Backlog;
 use crate::record::Exchange;
 
 /// Exchanges that a queue holds before the worker keeps them itself.
@@ -28,9 +29,8 @@ const KEPT_BODY_BYTES: usize = 2 << 20;
 pub(super) struct WorkerEnd {
     out: Producer<Box<Exchange>>,
     back: Consumer<Box<Exchange>>,
-    spare_bytes: Arc<AtomicUsize>,
+    sums: Arc<Sums>,
     overflow: VecDeque<Box<Exchange>>,
-    overflowed: Arc<AtomicU64>,
     left: Left,
 }
 
@@ -41,28 +41,64 @@ type Left = Arc<Mutex<VecDeque<Box<Exchange>>>>;
 pub(super) struct RecorderEnd {
     queue: Consumer<Box<Exchange>>,
     back: Producer<Box<Exchange>>,
-    spare_bytes: Arc<AtomicUsize>,
+    sums: Arc<Sums>,
     left: Left,
 }
 
-/// A queue between one worker and the recorder. `overflowed` counts exchanges that found it full.
-pub(super) fn queue(overflowed: &Arc<AtomicU64>) -> (WorkerEnd, RecorderEnd) {
+/// What both ends count. Touched once or twice by each for a finished request, never for an event.
+#[derive(Default)]
+struct Sums {
+    /// Bytes of the empty exchanges on their way back.
+    spare_bytes: AtomicUsize,
+    /// Exchanges that have been pushed and not popped, and the bytes they hold.
+    waiting: AtomicU64,
+    waiting_bytes: AtomicU64,
+    /// The most of each; the worker's alone to write, as is the next.
+    most_waiting: AtomicU64,
+    most_bytes: AtomicU64,
+    /// Exchanges that found the queue full.
+    overflowed: AtomicU64,
+}
+
+impl Sums {
+    fn pushed(&self, bytes: u64) {
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        for (most, now) in [(&self.most_waiting, waiting), (&self.most_bytes, bytes)] {
+            if now > most.load(Ordering::Relaxed) {
+                most.store(now, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn popped(&self, bytes: u64) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What an exchange holds, itself included; it does not change while the exchange waits.
+fn bytes_of(exchange: &Exchange) -> u64 {
+    (size_of::<Exchange>() + exchange.filled_bytes()) as u64
+}
+
+/// A queue between one worker and the recorder.
+pub(super) fn queue() -> (WorkerEnd, RecorderEnd) {
     let (out, queue) = RingBuffer::new(LENGTH);
     let (give, back) = RingBuffer::new(SPARES);
     let left = Left::default();
-    let spare_bytes = Arc::new(AtomicUsize::new(0));
+    let sums = Arc::<Sums>::default();
     let worker = WorkerEnd {
         out,
         back,
-        spare_bytes: Arc::clone(&spare_bytes),
+        sums: Arc::clone(&sums),
         overflow: VecDeque::new(),
-        overflowed: Arc::clone(overflowed),
         left: Arc::clone(&left),
     };
     let recorder = RecorderEnd {
         queue,
         back: give,
-        spare_bytes,
+        sums,
         left,
     };
     (worker, recorder)
@@ -84,19 +120,22 @@ impl Sink for WorkerEnd {
         let Ok(spare) = self.back.pop() else {
             return Box::default();
         };
-        self.spare_bytes
+        self.sums
+            .spare_bytes
             .fetch_sub(spare.capacity_bytes(), Ordering::Relaxed);
         spare
     }
 
     fn push(&mut self, exchange: Box<Exchange>) {
+        // Before the recorder can take it.
+        self.sums.pushed(bytes_of(&exchange));
         self.flush();
         if !self.overflow.is_empty() {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            self.sums.overflowed.fetch_add(1, Ordering::Relaxed);
             return self.overflow.push_back(exchange);
         }
         if let Err(rtrb::PushError::Full(exchange)) = self.out.push(exchange) {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            self.sums.overflowed.fetch_add(1, Ordering::Relaxed);
             self.overflow.push_back(exchange);
         }
     }
@@ -115,14 +154,24 @@ impl RecorderEnd {
     pub(super) fn pop(&mut self) -> Option<Box<Exchange>> {
         // Asked first: what was pushed before the worker went away is seen, and it is older than what was left.
         let abandoned = self.queue.is_abandoned();
-        if let Ok(exchange) = self.queue.pop() {
-            return Some(exchange);
-        }
-        if !abandoned {
-            return None;
-        }
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.pop_front()
+        let found = match self.queue.pop() {
+            Ok(exchange) => exchange,
+            Err(_) if abandoned => {
+                let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+                left.pop_front()?
+            }
+            Err(_) => return None,
+        };
+        self.sums.popped(bytes_of(&found));
+        Some(found)
+    }
+
+    /// Adds what waited here.
+    pub(super) fn add_backlog(&self, backlog: &mut Backlog) {
+        let sums = &self.sums;
+        backlog.most_requests += sums.most_waiting.load(Ordering::Relaxed);
+        backlog.most_bytes += sums.most_bytes.load(Ordering::Relaxed);
+        backlog.overflowed += sums.overflowed.load(Ordering::Relaxed);
     }
 
     /// Its worker is gone; what it left can still be popped.
@@ -135,13 +184,13 @@ impl RecorderEnd {
         exchange.clear();
         exchange.body.shrink_to(KEPT_BODY_BYTES);
         let bytes = exchange.capacity_bytes();
-        if self.spare_bytes.load(Ordering::Relaxed) + bytes > SPARE_BYTES {
+        if self.sums.spare_bytes.load(Ordering::Relaxed) + bytes > SPARE_BYTES {
             return;
         }
         // Counted before the worker can take it. A full list means that enough are about; this one is freed.
-        self.spare_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.sums.spare_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.back.push(exchange).is_err() {
-            self.spare_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.sums.spare_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 }
@@ -152,7 +201,7 @@ mod tests {
 
     #[test]
     fn spares_hold_no_more_than_their_bytes_and_are_counted_back() {
-        let (mut worker, mut recorder) = queue(&Arc::default());
+        let (mut worker, mut recorder) = queue();
         let used = |bytes| {
             let mut exchange = Box::<Exchange>::default();
             exchange.body = Vec::with_capacity(bytes);
@@ -170,20 +219,33 @@ mod tests {
             recorder.recycle(used(16));
         }
         while worker.blank().body.capacity() > 0 {}
-        assert_eq!(worker.spare_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(worker.sums.spare_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn what_a_queue_cannot_take_comes_in_order_after_its_worker_is_gone() {
-        let overflowed = Arc::new(AtomicU64::new(0));
-        let (mut worker, mut recorder) = queue(&overflowed);
+        let (mut worker, mut recorder) = queue();
         let count = LENGTH as u64 + 10;
         for number in 0..count {
             let mut exchange = worker.blank();
             exchange.id.number = number;
+            exchange.body = Vec::with_capacity(1 << 20);
+            exchange.body.push(b'x');
             worker.push(exchange);
         }
-        assert_eq!(overflowed.load(Ordering::Relaxed), 10);
+        let waited = |recorder: &RecorderEnd| {
+            let mut backlog = Backlog::default();
+            recorder.add_backlog(&mut backlog);
+            backlog
+        };
+        let backlog = waited(&recorder);
+        assert_eq!((backlog.most_requests, backlog.overflowed), (count, 10));
+        let each = size_of::<Exchange>() as u64 + 4_096;
+        assert_eq!(
+            backlog.most_bytes,
+            count * each,
+            "whole pages of what is filled"
+        );
         let mut seen = 0;
         let mut take = |recorder: &mut RecorderEnd, most: u64| {
             for _ in 0..most {
@@ -201,5 +263,10 @@ mod tests {
         drop(worker);
         assert!(recorder.is_abandoned());
         assert_eq!(take(&mut recorder, u64::MAX), count, "none was lost");
+        assert_eq!(waited(&recorder), backlog, "the most stays");
+        let sums = &recorder.sums;
+        for left in [&sums.waiting, &sums.waiting_bytes] {
+            assert_eq!(left.load(Ordering::Relaxed), 0);
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::clock::{Anchor, Calibration, Clock, Nanos, Rate, Tick};
 use crate::config::{Arrivals, ExportLevel, PhaseKind, PhasePlan, Plan, Secrets};
 use crate::endpoint::Bodies;
 use crate::engine::Stop;
+use crate::metric::health::Backlog;
 use crate::metric::{Accumulator, Context, PhaseFrame, Slice, Slices, request};
 use crate::record::{Exchange, Interpreter, Record};
 use crate::report::{
@@ -84,6 +85,8 @@ pub(super) struct Recorded {
     pub(super) streams: u64,
     /// Of those, with the first two content events in one read.
     pub(super) first_shared: u64,
+    /// What waited in the queues.
+    pub(super) backlog: Backlog,
     /// The first error of a per-request file; writing to that file ended there.
     pub(super) write_error: Option<ReportError>,
 }
@@ -422,7 +425,12 @@ impl Recorder {
             .map(|(_, sum)| sum)
             .next();
         let slices = self.slices.take().zip(profiling);
+        let mut backlog = Backlog::default();
+        for queue in &self.parts.queues {
+            queue.add_backlog(&mut backlog);
+        }
         Recorded {
+            backlog,
             slices_cut: slices.as_ref().is_some_and(|(slices, _)| slices.is_cut()),
             slices: slices.map(|(slices, whole)| slices.finish(whole)),
             accumulators,

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -69,8 +70,8 @@ impl Tool {
         let started = Instant::now();
         let mut child = self.command.spawn().unwrap();
         let readers = [
-            read_all(child.stdout.take().unwrap()),
-            read_all(child.stderr.take().unwrap()),
+            Reader::of(child.stdout.take().unwrap()),
+            Reader::of(child.stderr.take().unwrap()),
         ];
         Going {
             child,
@@ -81,18 +82,43 @@ impl Tool {
     }
 }
 
-fn read_all(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).unwrap();
-        String::from_utf8(bytes).unwrap()
-    })
+/// Takes in what the program says, as it says it.
+struct Reader {
+    said: Arc<Mutex<Vec<u8>>>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Reader {
+    fn of(mut pipe: impl Read + Send + 'static) -> Reader {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let so_far = Arc::clone(&said);
+        let thread = std::thread::spawn(move || {
+            let mut piece = [0; 4_096];
+            loop {
+                let count = pipe.read(&mut piece).unwrap();
+                if count == 0 {
+                    return;
+                }
+                so_far.lock().unwrap().extend_from_slice(&piece[..count]);
+            }
+        });
+        Reader { said, thread }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
+    }
+
+    fn whole(self) -> String {
+        self.thread.join().unwrap();
+        String::from_utf8(std::mem::take(&mut *self.said.lock().unwrap())).unwrap()
+    }
 }
 
 /// A run under way.
 pub struct Going {
     child: Child,
-    readers: [std::thread::JoinHandle<String>; 2],
+    readers: [Reader; 2],
     pub started: Instant,
     folder: tempfile::TempDir,
 }
@@ -132,6 +158,21 @@ impl Going {
         }
     }
 
+    /// Waits until it has said `words` on standard error.
+    pub fn wait_for_words(&self, words: &str) {
+        while !self.readers[1].so_far().contains(words) {
+            assert!(self.started.elapsed() < LONGEST, "never said: {words}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Ends it as nothing can be prepared for; the text of a file that it left in the folder `out`.
+    pub fn kill(mut self, name: &str) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        fs::read_to_string(self.folder.path().join("out").join(name)).unwrap()
+    }
+
     /// Waits for the end; a run that hangs fails the test.
     pub fn end(mut self) -> Run {
         let code = loop {
@@ -140,13 +181,13 @@ impl Going {
             }
             if self.started.elapsed() > LONGEST {
                 self.child.kill().unwrap();
-                let [out, err] = self.readers.map(|reader| reader.join().unwrap());
+                let [out, err] = self.readers.map(Reader::whole);
                 panic!("the run hung\n{out}\n{err}");
             }
             std::thread::sleep(Duration::from_millis(2));
         };
         let wall = self.started.elapsed();
-        let [stdout, stderr] = self.readers.map(|reader| reader.join().unwrap());
+        let [stdout, stderr] = self.readers.map(Reader::whole);
         let run = Run {
             code,
             stdout,

@@ -436,11 +436,12 @@ fn the_dataset_goes_on_from_the_warmup_into_the_run() {
     }
 }
 
-/// How many entries a warmup by time uses follows from the rate alone, on any number of workers.
+/// After a warmup by time at a rate the run goes on in the dataset where the warmup stopped, on any number of workers. How far that is follows
+/// from the rate alone where the machine keeps up.
 #[test]
 fn a_warmup_at_a_rate_uses_the_same_entries_on_any_number_of_workers() {
     let server = Server::start(Script::always("words alpha beta"));
-    let after = |workers: u32| -> Vec<(i64, String)> {
+    for workers in [1u32, 2, 3] {
         let played = run(
             &server.url(),
             &format!(
@@ -449,15 +450,29 @@ fn a_warmup_at_a_rate_uses_the_same_entries_on_any_number_of_workers() {
             ),
         );
         assert_eq!(played.summary()["client"]["workers"], workers);
-        let records = played.records("profiling");
-        let of = |record: &Value| {
-            let data = &record["metadata"];
-            let number = data["session_num"].as_i64();
-            (number.unwrap_or(-1), data["conversation_id"].to_string())
+        let inputs = played.json("inputs.json");
+        let inputs = inputs["data"].as_array().unwrap();
+        let place = |id: &Value| inputs.iter().position(|input| &input["session_id"] == id);
+        // (number of the session, its place in the dataset), in order.
+        let places = |phase: &str| -> Vec<(u64, usize)> {
+            let of = |record: &Value| {
+                let data = &record["metadata"];
+                let number = data["session_num"].as_u64().unwrap();
+                (number, place(&data["conversation_id"]).unwrap())
+            };
+            let mut all: Vec<_> = played.records(phase).iter().map(of).collect();
+            all.sort_unstable();
+            all
         };
-        let mut ids: Vec<_> = records.iter().map(of).collect();
-        ids.sort();
-        ids
-    };
-    assert_eq!(after(1), after(2));
+        let before = places("warmup");
+        let used = 1 + before.iter().map(|&(_, place)| place).max().unwrap();
+        assert!((10..=28).contains(&used), "{workers} workers: {before:?}");
+        for (number, place) in before {
+            assert_eq!(usize::try_from(number).unwrap(), place, "{workers} workers");
+        }
+        let expected: Vec<_> = (0..10)
+            .map(|number| (number, used + number as usize))
+            .collect();
+        assert_eq!(places("profiling"), expected, "{workers} workers");
+    }
 }

@@ -361,9 +361,20 @@ pub(super) fn close(shared: &Shared, conn: ConnId) {
         return;
     };
     if let Some((_, stream)) = slot.take_if(|(id, _)| *id == conn) {
-        // An error means that the peer was first.
-        let _ = SockRef::from(&descriptor_of(&stream)).shutdown(std::net::Shutdown::Both);
+        shut(&stream);
     }
+}
+
+/// The same for all sockets.
+pub(super) fn close_all(shared: &Shared) {
+    for (_, stream) in shared.sockets.take().into_iter().flatten() {
+        shut(&stream);
+    }
+}
+
+fn shut(stream: &TcpStream) {
+    // An error means that the peer was first.
+    let _ = SockRef::from(&descriptor_of(stream)).shutdown(std::net::Shutdown::Both);
 }
 
 /// The descriptor below monoio's stream, for calls that monoio has none of.

@@ -89,6 +89,15 @@ impl Operations {
         Some(operation)
     }
 
+    /// Keys of all operations under way.
+    pub(super) fn keys(&self) -> Vec<u64> {
+        let slots = (0u64..).zip(&self.slots);
+        slots
+            .filter(|(_, slot)| slot.operation.is_some())
+            .map(|(index, slot)| u64::from(slot.generation) << 32 | index)
+            .collect()
+    }
+
     /// Operations under way.
     pub(super) fn count(&self) -> usize {
         self.count
@@ -123,7 +132,7 @@ mod tests {
         assert_eq!(operations.find(first), None);
         assert!(operations.end(first).is_none());
         assert_eq!(operations.find(second), Some((Kind::Send, 2)));
-        assert_eq!(operations.count(), 1);
+        assert_eq!((operations.count(), operations.keys()), (1, vec![second]));
         for key in [u64::MAX, 1 << 32 | 9, 77] {
             assert!(operations.find(key).is_none() && operations.end(key).is_none());
         }
