@@ -71,6 +71,7 @@ pub(crate) fn check(played: &Played, asked: &Judged) {
     );
     check_sums(played, asked);
     check_numbers(played, asked);
+    check_at_once(played, asked);
     // The last answer to each request, unless bytes of an earlier answer were left over on its connection: those are taken for
     // the start of its own, which no client can tell.
     let mut answers: BTreeMap<&[u8], Option<&Answer>> = BTreeMap::new();
@@ -130,6 +131,62 @@ fn check_sums(played: &Played, asked: &Judged) {
         played.blanks,
         played.exchanges.len()
     );
+}
+
+/// Sessions are at most as many as were asked for, and so are requests without content: in each phase, and in two that overlap as
+/// many as the one that may have more.
+fn check_at_once(played: &Played, asked: &Judged) {
+    for last in 0..asked.phases.len() {
+        let first = last - usize::from(asked.phases[last].seamless);
+        let phases = &asked.phases[first..=last];
+        let limit = |of: fn(&PhasePlan) -> Option<usize>| {
+            let limits: Option<Vec<usize>> = phases.iter().map(of).collect();
+            limits.and_then(|limits| limits.into_iter().max())
+        };
+        let of_phases = |e: &&Exchange| (first..=last).contains(&usize::from(e.id.phase));
+        let most = |end: fn(&Exchange) -> Tick| {
+            let exchanges = played.exchanges.iter().filter(of_phases);
+            most_at_once(exchanges.map(|e| (e.ticks.submitted, end(e))))
+        };
+        for (name, limit, most) in [
+            ("requests", limit(slots_of), most(|e| e.ticks.end)),
+            ("prefills", limit(|p| p.slots.prefill), most(first_event)),
+        ] {
+            assert!(
+                limit.is_none_or(|limit| most <= limit),
+                "seed {}, phases {first} to {last}: {most} {name} at once, {limit:?} allowed",
+                asked.seed
+            );
+        }
+    }
+}
+
+/// Sessions that a phase may have open.
+fn slots_of(phase: &PhasePlan) -> Option<usize> {
+    match (&phase.arrivals, phase.concurrency) {
+        (Arrivals::ClosedLoop, None) => Some(1),
+        (_, concurrency) => concurrency,
+    }
+}
+
+/// When a reply's first event had come; its prefill was not over before.
+fn first_event(exchange: &Exchange) -> Tick {
+    match exchange.events.first() {
+        Some(mark) => exchange.reads[mark.read as usize].arrival(),
+        None => exchange.ticks.end,
+    }
+}
+
+/// Most spans that contain one moment; one that ends as another begins is over.
+fn most_at_once(spans: impl Iterator<Item = (Tick, Tick)>) -> usize {
+    let mut changes: Vec<(Tick, bool)> = spans.flat_map(|(a, b)| [(a, true), (b, false)]).collect();
+    changes.sort_unstable();
+    let (mut open, mut most) = (0_i64, 0);
+    for (_, begins) in changes {
+        open += if begins { 1 } else { -1 };
+        most = most.max(open);
+    }
+    usize::try_from(most).unwrap_or(0)
 }
 
 /// Most exchanges under way at once, by worker, summed.
@@ -349,14 +406,7 @@ pub(crate) fn check_faultless(judged: &Judged) {
     }
     // With cuts the server may still be answering what nobody waits for.
     let cuts = played.counts.cancelled > 0;
-    let slots: Vec<Option<usize>> = judged
-        .phases
-        .iter()
-        .map(|phase| match (&phase.arrivals, phase.concurrency) {
-            (Arrivals::ClosedLoop, None) => Some(1),
-            (_, concurrency) => concurrency,
-        })
-        .collect();
+    let slots: Vec<Option<usize>> = judged.phases.iter().map(slots_of).collect();
     if !cuts
         && let Some(most) = slots
             .iter()
