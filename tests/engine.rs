@@ -16,6 +16,9 @@ mod cancel;
 #[path = "engine/check.rs"]
 mod check;
 
+#[path = "engine/ends.rs"]
+mod ends;
+
 #[path = "engine/eyeballs.rs"]
 mod eyeballs;
 
@@ -51,6 +54,8 @@ mod stamps;
 
 #[path = "engine/traces.rs"]
 mod traces;
+#[path = "engine/written.rs"]
+mod written;
 
 use bench::{Bench, MILLI, Played, SECOND, address, at, closed_loop};
 use check::{Judged, check, check_faultless};

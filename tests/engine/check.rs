@@ -43,6 +43,25 @@ impl Judged {
     }
 }
 
+/// Which request is looked at. Its words are made only for a check that fails: there are far more checks than requests.
+pub(crate) struct Place<'a> {
+    pub(crate) seed: u64,
+    pub(crate) exchange: &'a Exchange,
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Exchange {
+            id, outcome, ticks, ..
+        } = self.exchange;
+        write!(
+            out,
+            "seed {}, request {id:?}, {outcome:?}, {ticks:?}",
+            self.seed
+        )
+    }
+}
+
 /// Holds with any faults.
 pub(crate) fn check(played: &Played, asked: &Judged) {
     let seed = asked.seed;
@@ -84,9 +103,9 @@ pub(crate) fn check(played: &Played, asked: &Judged) {
         }
     }
     for exchange in &played.exchanges {
-        let place = format!("seed {seed}, request {:?}", exchange.id);
-        check_ticks(exchange, &place);
-        check_reads(exchange, &place);
+        let place = &Place { seed, exchange };
+        check_ticks(exchange, place);
+        check_reads(exchange, place);
         if exchange.outcome == Outcome::Success {
             let given = answers.get(&exchange.request_head[..]);
             if let Some(Some(given)) = given {
@@ -258,7 +277,7 @@ fn check_numbers(played: &Played, asked: &Judged) {
     }
 }
 
-fn check_ticks(exchange: &Exchange, place: &str) {
+fn check_ticks(exchange: &Exchange, place: &Place) {
     let ticks = exchange.ticks;
     assert!(
         ticks.due != Tick::NEVER && ticks.start != Tick::NEVER && ticks.end != Tick::NEVER,
@@ -310,7 +329,7 @@ fn check_ticks(exchange: &Exchange, place: &str) {
     }
 }
 
-fn check_reads(exchange: &Exchange, place: &str) {
+fn check_reads(exchange: &Exchange, place: &Place) {
     let reads = &exchange.reads;
     assert!(
         reads.is_sorted_by_key(|read| (read.tick, read.body_end)),
@@ -341,18 +360,23 @@ fn check_reads(exchange: &Exchange, place: &str) {
     }
     let mut end = 0;
     for (number, mark) in exchange.events.iter().enumerate() {
-        let place = format!("{place}, event {number} {mark:?} of reads {reads:?}");
-        assert!(mark.begin >= end && mark.end > mark.begin, "{place}");
+        let in_order = mark.begin >= end && mark.end > mark.begin;
         end = mark.end;
-        assert!(end <= exchange.body.len() as u64, "{place}");
+        let within = end <= exchange.body.len() as u64;
         let holds = |read: u32, byte: u64| {
             let read = read as usize;
             let before = read.checked_sub(1).map_or(0, |r| reads[r].body_end);
             before <= byte && byte < reads[read].body_end
         };
-        assert!(holds(mark.first_read, mark.begin), "{place}: first_read");
         // All answers of the simulation end their events with a blank line.
-        assert!(holds(mark.read, mark.end - 1), "{place}: read");
+        let in_reads = in_order
+            && within
+            && holds(mark.first_read, mark.begin)
+            && holds(mark.read, mark.end - 1);
+        assert!(
+            in_reads,
+            "{place}: event {number} {mark:?} of reads {reads:?}"
+        );
     }
 }
 
