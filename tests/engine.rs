@@ -16,6 +16,9 @@ mod cancel;
 #[path = "engine/check.rs"]
 mod check;
 
+#[path = "engine/ends.rs"]
+mod ends;
+
 #[path = "engine/eyeballs.rs"]
 mod eyeballs;
 
@@ -54,6 +57,8 @@ mod stretches;
 
 #[path = "engine/traces.rs"]
 mod traces;
+#[path = "engine/written.rs"]
+mod written;
 
 use bench::{Bench, MILLI, Played, SECOND, address, at, closed_loop};
 use check::{Judged, check, check_faultless};

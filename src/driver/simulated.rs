@@ -27,7 +27,7 @@ mod world;
 
 pub use answer::{Answer, Delimiter, Ending};
 pub use chance::Chance;
-pub use faults::Faults;
+pub use faults::{Faults, Struck};
 
 /// Virtual time, readable while a simulation runs.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +128,8 @@ pub struct Outcome {
     pub looks: u64,
     /// Times for which engines said that a send would be due.
     pub announced: BTreeSet<Tick>,
+    /// What went wrong, and how often.
+    pub struck: Struck,
 }
 
 /// Decides what is answered.

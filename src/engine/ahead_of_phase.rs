@@ -114,7 +114,8 @@ impl Engine {
         let Some(plan) = self.setup.phases.get(self.phases.index()) else {
             return missing;
         };
-        let (total, stride) = (plan.slots.pre_connect, Schedule::stride(plan, self.shard));
+        let shard = self.shard.within(&self.setup.phases, self.phases.index());
+        let (total, stride) = (plan.slots.pre_connect, Schedule::stride(plan, shard));
         let stride = usize::try_from(stride).unwrap_or(usize::MAX);
         if self.shard.index >= stride {
             return missing;

@@ -34,10 +34,11 @@ impl Deadlines {
     }
 
     /// The limit of flight `serial`, which began at `start`. Starts come in order, but for those of one batch, which may differ by
-    /// what the batch took; each finds its place from the back.
+    /// what the batch took; each finds its place from the back, and of equal ones the lower serial stands first.
     pub(super) fn push(&mut self, start: Tick, conn: ConnId, serial: u64) {
         let at = start.plus(self.length);
-        let later = self.queue.iter().rev().take_while(|last| last.at > at);
+        let later = self.queue.iter().rev();
+        let later = later.take_while(|last| (last.at, last.serial) > (at, serial));
         let place = self.queue.len() - later.count();
         self.queue.insert(place, Deadline { at, conn, serial });
     }
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn a_limit_that_began_earlier_is_over_earlier_also_when_it_comes_later() {
         let mut deadlines = Deadlines::new(100);
-        for (serial, start) in [(1, 10), (2, 30), (3, 20), (4, 30), (5, 5)] {
+        for (serial, start) in [(1, 10), (4, 30), (3, 20), (2, 30), (5, 5)] {
             let conn = ConnId {
                 index: 0,
                 generation: 0,

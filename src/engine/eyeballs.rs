@@ -139,12 +139,19 @@ impl Engine {
         true
     }
 
-    /// The driver is about to carry out a connect of `conn`.
+    /// The driver is about to carry out a connect of `conn`. With the first one the request's wait for a connection begins; it goes on
+    /// over all further attempts, also where one of those takes the request over.
     pub(super) fn connect_begun(&mut self, conn: ConnId, now: Tick) {
         let Some(c) = self.table.current(conn) else {
             return;
         };
+        let is_first = c.asked == Tick::NEVER;
         c.asked = c.asked.min(now);
+        if let Some(flight) = c.flight.as_ref().filter(|_| is_first)
+            && self.waits.connecting(now, conn, flight.serial)
+        {
+            self.quiet = None;
+        }
         let leader = c.leader.unwrap_or(conn);
         let Some(c) = self.table.current(leader) else {
             return;
@@ -233,7 +240,9 @@ impl Engine {
         if let Some(flight) = &flight {
             let (submitted, serial) = (flight.exchange.ticks.submitted, flight.serial);
             self.request_deadlines.moved(submitted, serial, rival);
-            self.waits.connecting(asked, rival, serial);
+            if asked != Tick::NEVER {
+                self.waits.connecting_moved(asked, rival, serial);
+            }
         }
         rivals.retain(|&other| other != rival);
         self.lead(&rivals, rival);

@@ -160,11 +160,11 @@ impl Flight {
     }
 
     /// Notes for the idle limit that a read came at `tick`, before which there had been `events` events. In a stream only a read
-    /// that brings more than keep-alives, and more than framing, is heard.
-    pub(super) fn hear(&mut self, events: usize, tick: Tick, keep_alive_counts: bool) {
+    /// that brings more than keep-alives, and more than framing, is heard, unless `whatever` it brings counts.
+    pub(super) fn hear(&mut self, events: usize, tick: Tick, whatever: bool) {
         let exchange = &self.exchange;
         let kept_alive = std::mem::take(&mut self.keep_alives);
-        if self.scanning && !keep_alive_counts && exchange.events.len() == events + kept_alive {
+        if self.scanning && !whatever && exchange.events.len() == events + kept_alive {
             // At most the LF of a closing CR LF stands behind the last event.
             let end = exchange.events.last().map_or(0, |event| event.end);
             let reads = exchange.reads.as_slice();

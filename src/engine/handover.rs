@@ -85,7 +85,7 @@ impl Engine {
         let prefills = tail.schedule.prefills();
         self.phases.tail = Some(tail).filter(|_| open > 0);
         self.phases.index = next;
-        let mut schedule = self.schedule_of(&self.setup.phases[next], start);
+        let mut schedule = self.schedule_of(next, start);
         schedule.hold(open, prefills);
         self.start_phase(schedule);
         None

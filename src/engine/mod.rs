@@ -380,10 +380,12 @@ impl Engine {
             self.unmarked.push(conn);
         }
         let began = !flight.response.started();
+        // The bytes of a head are heard, whatever comes with them.
+        let in_head = flight.exchange.head.is_none();
         let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
         let read = flight.exchange.reads.last();
         let came = read.map_or(stamp.tick, Read::arrival);
-        flight.hear(events, stamp.tick, self.waits.keep_alive_counts);
+        flight.hear(events, stamp.tick, in_head || self.waits.keep_alive_counts);
         if began && self.waits.began(stamp.tick, conn, flight.serial) {
             self.quiet = None;
         }
@@ -422,7 +424,7 @@ impl Engine {
         let sent = flight.exchange.ticks.last_byte_sent;
         let crossed = sent == Tick::NEVER || tick.since(sent) <= self.setup.rate.ticks(CROSSING);
         if untouched && kept && crossed && !flight.exchange.link.resent {
-            return self.resend(conn, tick);
+            return self.resend(conn);
         }
         let tls_cut = c.tls.as_ref().is_some_and(|tls| !tls.closed_cleanly());
         let outcome = match reason {

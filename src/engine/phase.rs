@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::clock::Tick;
-use crate::config::{Arrivals, PhaseKind, PhasePlan};
+use crate::config::{Arrivals, PhaseKind};
 use crate::record::Outcome;
 use crate::schedule::{Intent, IntentKind, Schedule, Verdict};
 
@@ -358,7 +358,7 @@ impl Engine {
     /// What the phases that will not begin were to send.
     fn count_never_begun(&mut self, now: Tick) {
         for index in self.phases.index..self.setup.phases.len() {
-            let schedule = self.schedule_of(&self.setup.phases[index], now);
+            let schedule = self.schedule_of(index, now);
             let planned = schedule.counts().planned.unwrap_or(0);
             self.leftover(index).unsent += signed(planned);
         }
@@ -386,19 +386,14 @@ impl Engine {
             self.control.publish(&self.counts);
             self.control.ready_for(index);
         }
-        let Some(plan) = self
-            .setup
-            .phases
-            .get(index)
-            .filter(|_| !self.phases.stopped)
-        else {
+        if self.phases.stopped || index >= self.setup.phases.len() {
             for conn in self.table.ids() {
                 self.close(conn);
             }
             self.count_never_begun(now);
             self.finished = true;
             return now;
-        };
+        }
         let Some(start) = self.control.phase_start(index) else {
             return now.plus(self.setup.rate.ticks(GATE_WAIT));
         };
@@ -406,18 +401,20 @@ impl Engine {
             self.phases.next_send = start;
             return start;
         }
-        let schedule = self.schedule_of(plan, start);
+        let schedule = self.schedule_of(index, start);
         self.start_phase(schedule);
         self.run_phase(now)
     }
 
-    /// This worker's part of `plan`, begun at `start`.
-    pub(super) fn schedule_of(&self, plan: &PhasePlan, start: Tick) -> Schedule {
+    /// This worker's part of phase `index`, begun at `start`.
+    pub(super) fn schedule_of(&self, index: usize, start: Tick) -> Schedule {
         let (seed, rate) = (self.setup.seed, self.setup.rate);
+        let plan = &self.setup.phases[index];
+        let shard = self.shard.within(&self.setup.phases, index);
         if plan.arrivals == Arrivals::FixedSchedule {
-            Schedule::replay(plan, &self.workload.timeline(), self.shard, rate, start)
+            Schedule::replay(plan, &self.workload.timeline(), shard, rate, start)
         } else {
-            Schedule::new(plan, seed, self.shard, rate, start)
+            Schedule::new(plan, seed, shard, rate, start)
         }
     }
 

@@ -154,18 +154,14 @@ impl Engine {
                 self.send_request(conn);
                 conn
             }
-            None => {
-                let conn = self.open(url, Some(flight));
-                self.waits.connecting(now, conn, serial);
-                conn
-            }
+            None => self.open(url, Some(flight)),
         };
         self.request_deadlines.push(now, conn, serial);
     }
 
     /// The pooled connection proved closed before it answered anything: the same request, once, on a new one. Its clock goes on
     /// from the first try.
-    pub(super) fn resend(&mut self, conn: ConnId, now: Tick) {
+    pub(super) fn resend(&mut self, conn: ConnId) {
         let Some(mut flight) = self.table.current(conn).and_then(|c| c.flight.take()) else {
             return;
         };
@@ -187,7 +183,6 @@ impl Engine {
         let submitted = flight.exchange.ticks.submitted;
         let fresh = self.open(url, Some(flight));
         self.request_deadlines.moved(submitted, serial, fresh);
-        self.waits.connecting(now, fresh, serial);
     }
 
     /// Head and body of the flight on `conn` go out.

@@ -45,10 +45,19 @@ impl Waits {
         }
     }
 
-    /// Flight `serial` waits for its connection.
-    pub(super) fn connecting(&mut self, start: Tick, conn: ConnId, serial: u64) {
+    /// Flight `serial` waits for its connection; says whether that has a limit.
+    pub(super) fn connecting(&mut self, start: Tick, conn: ConnId, serial: u64) -> bool {
+        let Some(queue) = &mut self.connect else {
+            return false;
+        };
+        queue.push(start, conn, serial);
+        true
+    }
+
+    /// Flight `serial`, whose wait for a connection began at `start`, waits for `conn` from here on. Its limit stays.
+    pub(super) fn connecting_moved(&mut self, start: Tick, conn: ConnId, serial: u64) {
         if let Some(queue) = &mut self.connect {
-            queue.push(start, conn, serial);
+            queue.moved(start, serial, conn);
         }
     }
 

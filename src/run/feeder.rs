@@ -183,7 +183,9 @@ fn lane(parts: &FeederParts, shard: Shard) -> (Lane, WorkerFeed) {
     let (producer, consumer) = RingBuffer::new(entries);
     let made_below = Arc::new(AtomicU64::new(0));
     let count = parts.timeline.len() as u64;
-    let mut sessions = Schedule::replayed(&parts.plan.phases[parts.replay()], shard, count);
+    let (phases, replay) = (&parts.plan.phases, parts.replay());
+    let taking = shard.within(phases, replay);
+    let mut sessions = Schedule::replayed(&phases[replay], taking, count);
     let lane = Lane {
         next: sessions.next(),
         sessions: Box::new(sessions),

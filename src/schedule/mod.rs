@@ -105,12 +105,12 @@ enum Pace {
     Users(Box<Users>),
 }
 
-/// Which part of the load a worker carries. `index` and `count` run over all workers of a run.
+/// Which part of the load a worker carries. `index` runs over all workers of a run, `count` over those that take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// This worker, from 0.
     pub index: usize,
-    /// Workers in all, at least 1.
+    /// Workers that take part, at least 1; see [`Shard::within`].
     pub count: usize,
 }
 
@@ -212,12 +212,6 @@ impl Schedule {
         (rate, start): (Rate, Tick),
         (deal, pace, concurrency): (Deal, Pace, Option<u64>),
     ) -> Schedule {
-        assert!(
-            shard.index < shard.count,
-            "worker {} of {} does not exist",
-            shard.index,
-            shard.count
-        );
         let prefill = phase.slots.prefill.map(|most| most as u64);
         let deadline = phase.stop.duration.map(|d| start.plus(rate.ticks(d)));
         let slots = |total: u64, ramp: Option<Nanos>| {

@@ -43,6 +43,25 @@ impl Judged {
     }
 }
 
+/// Which request is looked at. Its words are made only for a check that fails: there are far more checks than requests.
+pub(crate) struct Place<'a> {
+    pub(crate) seed: u64,
+    pub(crate) exchange: &'a Exchange,
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Exchange {
+            id, outcome, ticks, ..
+        } = self.exchange;
+        write!(
+            out,
+            "seed {}, request {id:?}, {outcome:?}, {ticks:?}",
+            self.seed
+        )
+    }
+}
+
 /// Holds with any faults.
 pub(crate) fn check(played: &Played, asked: &Judged) {
     let seed = asked.seed;
@@ -71,6 +90,7 @@ pub(crate) fn check(played: &Played, asked: &Judged) {
     );
     check_sums(played, asked);
     check_numbers(played, asked);
+    check_at_once(played, asked);
     // The last answer to each request, unless bytes of an earlier answer were left over on its connection: those are taken for
     // the start of its own, which no client can tell.
     let mut answers: BTreeMap<&[u8], Option<&Answer>> = BTreeMap::new();
@@ -83,9 +103,9 @@ pub(crate) fn check(played: &Played, asked: &Judged) {
         }
     }
     for exchange in &played.exchanges {
-        let place = format!("seed {seed}, request {:?}", exchange.id);
-        check_ticks(exchange, &place);
-        check_reads(exchange, &place);
+        let place = &Place { seed, exchange };
+        check_ticks(exchange, place);
+        check_reads(exchange, place);
         if exchange.outcome == Outcome::Success {
             let given = answers.get(&exchange.request_head[..]);
             if let Some(Some(given)) = given {
@@ -130,6 +150,62 @@ fn check_sums(played: &Played, asked: &Judged) {
         played.blanks,
         played.exchanges.len()
     );
+}
+
+/// Sessions are at most as many as were asked for, and so are requests without content: in each phase, and in two that overlap as
+/// many as the one that may have more.
+fn check_at_once(played: &Played, asked: &Judged) {
+    for last in 0..asked.phases.len() {
+        let first = last - usize::from(asked.phases[last].seamless);
+        let phases = &asked.phases[first..=last];
+        let limit = |of: fn(&PhasePlan) -> Option<usize>| {
+            let limits: Option<Vec<usize>> = phases.iter().map(of).collect();
+            limits.and_then(|limits| limits.into_iter().max())
+        };
+        let of_phases = |e: &&Exchange| (first..=last).contains(&usize::from(e.id.phase));
+        let most = |end: fn(&Exchange) -> Tick| {
+            let exchanges = played.exchanges.iter().filter(of_phases);
+            most_at_once(exchanges.map(|e| (e.ticks.submitted, end(e))))
+        };
+        for (name, limit, most) in [
+            ("requests", limit(slots_of), most(|e| e.ticks.end)),
+            ("prefills", limit(|p| p.slots.prefill), most(first_event)),
+        ] {
+            assert!(
+                limit.is_none_or(|limit| most <= limit),
+                "seed {}, phases {first} to {last}: {most} {name} at once, {limit:?} allowed",
+                asked.seed
+            );
+        }
+    }
+}
+
+/// Sessions that a phase may have open.
+fn slots_of(phase: &PhasePlan) -> Option<usize> {
+    match (&phase.arrivals, phase.concurrency) {
+        (Arrivals::ClosedLoop, None) => Some(1),
+        (_, concurrency) => concurrency,
+    }
+}
+
+/// When a reply's first event had come; its prefill was not over before.
+fn first_event(exchange: &Exchange) -> Tick {
+    match exchange.events.first() {
+        Some(mark) => exchange.reads[mark.read as usize].arrival(),
+        None => exchange.ticks.end,
+    }
+}
+
+/// Most spans that contain one moment; one that ends as another begins is over.
+fn most_at_once(spans: impl Iterator<Item = (Tick, Tick)>) -> usize {
+    let mut changes: Vec<(Tick, bool)> = spans.flat_map(|(a, b)| [(a, true), (b, false)]).collect();
+    changes.sort_unstable();
+    let (mut open, mut most) = (0_i64, 0);
+    for (_, begins) in changes {
+        open += if begins { 1 } else { -1 };
+        most = most.max(open);
+    }
+    usize::try_from(most).unwrap_or(0)
 }
 
 /// Most exchanges under way at once, by worker, summed.
@@ -201,7 +277,7 @@ fn check_numbers(played: &Played, asked: &Judged) {
     }
 }
 
-fn check_ticks(exchange: &Exchange, place: &str) {
+fn check_ticks(exchange: &Exchange, place: &Place) {
     let ticks = exchange.ticks;
     assert!(
         ticks.due != Tick::NEVER && ticks.start != Tick::NEVER && ticks.end != Tick::NEVER,
@@ -253,7 +329,7 @@ fn check_ticks(exchange: &Exchange, place: &str) {
     }
 }
 
-fn check_reads(exchange: &Exchange, place: &str) {
+fn check_reads(exchange: &Exchange, place: &Place) {
     let reads = &exchange.reads;
     assert!(
         reads.is_sorted_by_key(|read| (read.tick, read.body_end)),
@@ -284,18 +360,23 @@ fn check_reads(exchange: &Exchange, place: &str) {
     }
     let mut end = 0;
     for (number, mark) in exchange.events.iter().enumerate() {
-        let place = format!("{place}, event {number} {mark:?} of reads {reads:?}");
-        assert!(mark.begin >= end && mark.end > mark.begin, "{place}");
+        let in_order = mark.begin >= end && mark.end > mark.begin;
         end = mark.end;
-        assert!(end <= exchange.body.len() as u64, "{place}");
+        let within = end <= exchange.body.len() as u64;
         let holds = |read: u32, byte: u64| {
             let read = read as usize;
             let before = read.checked_sub(1).map_or(0, |r| reads[r].body_end);
             before <= byte && byte < reads[read].body_end
         };
-        assert!(holds(mark.first_read, mark.begin), "{place}: first_read");
         // All answers of the simulation end their events with a blank line.
-        assert!(holds(mark.read, mark.end - 1), "{place}: read");
+        let in_reads = in_order
+            && within
+            && holds(mark.first_read, mark.begin)
+            && holds(mark.read, mark.end - 1);
+        assert!(
+            in_reads,
+            "{place}: event {number} {mark:?} of reads {reads:?}"
+        );
     }
 }
 
@@ -349,14 +430,7 @@ pub(crate) fn check_faultless(judged: &Judged) {
     }
     // With cuts the server may still be answering what nobody waits for.
     let cuts = played.counts.cancelled > 0;
-    let slots: Vec<Option<usize>> = judged
-        .phases
-        .iter()
-        .map(|phase| match (&phase.arrivals, phase.concurrency) {
-            (Arrivals::ClosedLoop, None) => Some(1),
-            (_, concurrency) => concurrency,
-        })
-        .collect();
+    let slots: Vec<Option<usize>> = judged.phases.iter().map(slots_of).collect();
     if !cuts
         && let Some(most) = slots
             .iter()

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tokenring::clock::{Nanos, Tick};
-use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule};
+use tokenring::config::{Arrivals, PhaseKind, PhasePlan, StopRule, UsersPlan};
 use tokenring::driver::simulated::{Answer, Faults, Simulation};
 use tokenring::engine::Stop;
 use tokenring::record::{Exchange, Outcome as Ended};
@@ -172,6 +172,58 @@ fn a_cap_on_a_rate_counts_the_warmups_sessions() {
     // The schedule begins at the hand-over, whatever is still in flight.
     let first = of(&played, 1).map(|e| e.ticks.due).min();
     assert_eq!(first, Some(played.starts[1].plus(MILLI / 2)));
+}
+
+/// Whatever limits the two phases, workers together hold no more than the larger one asked for: users, prefill slots and sessions make
+/// phases of fewer workers than there are.
+#[test]
+fn phases_of_different_workers_hold_no_more_than_was_asked_for() {
+    let prefill = |phase: &mut PhasePlan, most| phase.slots.prefill = Some(most);
+    let (mut users, mut after, mut before) = (0, 0, 0);
+    for seed in 0..300 {
+        let size = |salt: u64| 1 + usize::try_from(scatter(seed * 7 + salt) % 6).unwrap_or(0);
+        let mut bench = bench(size(1), by_time(30), size(2), 40);
+        bench.workers = 2 + usize::from(seed % 2 == 0);
+        bench.words.turns = 3;
+        match seed % 4 {
+            0 => {
+                let plan = UsersPlan {
+                    rate: 400.0,
+                    users: u32::try_from(size(3)).expect("it is small"),
+                    turns: 3,
+                };
+                bench.phases[1].arrivals = Arrivals::Users(plan);
+                users += 1;
+            }
+            1 => prefill(&mut bench.phases[1], size(3).min(size(2))),
+            2 => prefill(&mut bench.phases[0], size(3).min(size(1))),
+            _ => bench.phases.iter_mut().for_each(|phase| prefill(phase, 1)),
+        }
+        let workers = |played: &Played, phase| {
+            let workers = of(played, phase).map(|e| e.id.worker);
+            workers.collect::<std::collections::BTreeSet<u16>>().len()
+        };
+        // The check of every run counts what was under way.
+        let played = play(bench, seed);
+        after += usize::from(workers(&played, 0) > workers(&played, 1));
+        before += usize::from(workers(&played, 0) < workers(&played, 1));
+    }
+    assert!(users > 0 && after > 0 && before > 0, "{after} {before}");
+}
+
+/// The shortest way to the same: a warmup of two on two workers, and one user of two slots.
+#[test]
+fn one_user_after_a_warmup_on_two_workers_has_their_slots() {
+    let mut bench = bench(2, by_time(50), 2, 8);
+    let one = UsersPlan {
+        rate: 500.0,
+        users: 1,
+        turns: 1,
+    };
+    bench.phases[1].arrivals = Arrivals::Users(one);
+    bench.workers = 2;
+    let played = play(bench, 1);
+    assert_eq!(played.outcome.most_at_once, 2);
 }
 
 #[test]

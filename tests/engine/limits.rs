@@ -3,14 +3,17 @@
 //! In: servers that stall at each place. Out: each wait ends in its own fault, at its own time. Never: a fault that another limit could have
 //! given.
 
+use std::sync::Arc;
+
 use tokenring::clock::{Nanos, Tick};
 use tokenring::config::{ConnectionReuse, TimeLimits};
 use tokenring::driver::simulated::{Answer, Chance, Ending, Host, Reach, SeenRequest, Simulation};
 use tokenring::record::{Exchange, Outcome};
 use tokenring::wire::Fault;
 
-use crate::bench::{Bench, MILLI, Played, SECOND, address, closed_loop};
+use crate::bench::{Bench, MILLI, Played, SECOND, address, at, closed_loop};
 use crate::check::{Judged, check};
+use crate::secure;
 
 fn millis(millis: u64) -> Option<Nanos> {
     Some(Nanos(millis * MILLI))
@@ -146,6 +149,31 @@ fn keep_alives_are_not_heard_unless_asked_for() {
     }
 }
 
+/// A head that comes with nothing but a keep-alive is heard: the wait for more begins with it, to the tick, whatever the request before had heard.
+#[test]
+fn a_head_with_a_keep_alive_begins_the_wait_for_more() {
+    for early in [0, 1] {
+        let mut answer = Answer::stream(0, Nanos(MILLI));
+        answer.interim = early;
+        answer.pieces = vec![(Nanos(0), b": ping\n\n".to_vec())];
+        answer.ending = Ending::Open;
+        let limits = TimeLimits {
+            idle: millis(150),
+            ..TimeLimits::default()
+        };
+        let long = Nanos(600 * SECOND);
+        let played = play(7, 40, limits, long, Reach::Open, move |_, chance| Answer {
+            delay: Nanos(chance.below(90 * MILLI)),
+            ..answer.clone()
+        });
+        for exchange in &played.exchanges {
+            let outcome = Outcome::Fault(Fault::IdleTimeout);
+            assert_eq!(exchange.outcome, outcome, "{early} interim heads");
+            assert_eq!(waited(exchange), 150 * MILLI, "{early} interim heads");
+        }
+    }
+}
+
 /// After `[DONE]` a body that does not end is no failure, whatever the idle limit.
 #[test]
 fn done_is_not_idle() {
@@ -208,6 +236,98 @@ fn three_thousand_stalled_streams_end_and_others_follow() {
             let late = waited(exchange) - 2 * SECOND;
             assert!(late <= 100 * MILLI, "{late} ns late");
         }
+    }
+}
+
+/// The time for a connection is one for all attempts, from the first one on, whichever of them has the request when it is over: the first,
+/// one beside it, one that took the request over from a refused one, or one that won and then sets up TLS in vain.
+#[test]
+fn a_request_that_is_taken_over_keeps_its_time_for_a_connection() {
+    use Reach::{Open, Refused, Silent};
+    for (reaches, tls, attempts) in [
+        (&[Silent, Silent][..], false, 2),
+        (&[Silent, Refused], false, 2),
+        (&[Refused, Silent], false, 2),
+        (&[Refused, Silent, Silent], false, 3),
+        (&[Silent, Open], true, 2),
+        (&[Refused, Open], true, 2),
+        (&[Open], true, 1),
+    ] {
+        for (latency, workers) in [(1, 1), (120, 1), (120, 2)] {
+            let mut bench = Bench::new(closed_loop(3, 6));
+            bench.workers = workers;
+            bench.time_limits.connect = millis(700);
+            let addresses: Vec<String> = (1..=reaches.len())
+                .map(|n| format!("10.0.0.{n}:80"))
+                .collect();
+            let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+            // Its servers know no TLS: they wait for the end of a request's head.
+            let client = tls.then(|| secure::client("peer.test", true));
+            bench.targets = vec![at(&addresses, client)];
+            let judged = Judged::of(&bench, 1);
+            let mut simulation = Simulation::new(1);
+            simulation.latency = Nanos(latency * MILLI);
+            for (text, &reach) in addresses.iter().zip(reaches) {
+                let host = Host { reach, tls: None };
+                simulation.hosts.insert(address(text), host);
+            }
+            let played = bench.play(simulation);
+            check(&played, &judged);
+            let place = format!("{reaches:?}, TLS {tls}, {latency} ms, {workers} workers");
+            for exchange in &played.exchanges {
+                let timeout = Outcome::Fault(Fault::ConnectTimeout);
+                assert_eq!(exchange.outcome, timeout, "{place}");
+                assert_eq!(waited(exchange), 700 * MILLI, "{place}");
+            }
+            assert!(played.counts.attempts >= 3 * attempts, "{place}");
+        }
+    }
+}
+
+/// The second connection of a request that is sent again has its own time, to the tick, also where it is shorter than the longest sleep.
+#[test]
+fn a_request_that_is_sent_again_waits_for_its_connection_no_longer_than_asked() {
+    for limit in [3, 9, 70] {
+        let mut bench = Bench::new(closed_loop(1, 12));
+        bench.time_limits.connect = millis(limit);
+        let judged = Judged::of(&bench, 1);
+        let mut simulation = Simulation::new(1);
+        let host = Host {
+            reach: Reach::Silent,
+            tls: None,
+        };
+        simulation.hosts.insert(address("10.0.0.2:80"), host);
+        let mut closed_at = None;
+        simulation.server = Box::new(move |seen, _| {
+            let answer = Answer::stream(2, Nanos(MILLI));
+            // Kept connections close 5 ms after the request came once the look-up below has found a server that is not there.
+            let closes = seen.at >= Tick(40 * MILLI) && closed_at.is_none();
+            match closes {
+                true => {
+                    closed_at = Some(seen.at);
+                    Answer {
+                        ending: Ending::Close(0),
+                        delay: Nanos(5 * MILLI),
+                        ..answer
+                    }
+                }
+                false => answer,
+            }
+        });
+        let played = bench.play_with(simulation, |simulation, conductor| {
+            let conductor = Arc::clone(conductor);
+            let found = Arc::new(vec![vec![address("10.0.0.2:80")]]);
+            let publish = move || *conductor.later.lock().unwrap() = found;
+            let at = Tick(20 * MILLI);
+            simulation.acts.push((at, Box::new(publish)));
+        });
+        check(&played, &judged);
+        let again = played.exchanges.iter().find(|e| e.link.resent);
+        let again = again.expect("one connection closed as its request was there");
+        assert_eq!(again.outcome, Outcome::Fault(Fault::ConnectTimeout));
+        // There, 5 ms, and back; then the limit.
+        let expected = (5 + limit) * MILLI + 2 * 50_000;
+        assert_eq!(waited(again), expected, "{limit} ms");
     }
 }
 

@@ -5,11 +5,12 @@
 use tokenring::clock::Nanos;
 use tokenring::config::{
     Arrivals, CancellationPlan, ConnectionReuse, PhaseKind, PhasePlan, SlotPlan, StopRule,
-    UsersPlan,
+    TimeLimits, UsersPlan,
 };
-use tokenring::driver::simulated::Chance;
+use tokenring::driver::simulated::{Chance, Simulation};
+use tokenring::wire::connect_head;
 
-use crate::bench::{Bench, MILLI, Words, plain};
+use crate::bench::{Bench, MILLI, Words, address, plain};
 
 /// Half the plans limit nothing more; the others ramp, limit prefills, or open connections ahead.
 fn random_slots(chance: &mut Chance, concurrency: Option<usize>) -> SlotPlan {
@@ -112,4 +113,40 @@ pub(crate) fn random_bench(seed: u64) -> Bench {
         });
     }
     bench
+}
+
+/// Any limits on what a request waits for, from shorter than most answers to longer than any.
+pub(crate) fn random_limits(chance: &mut Chance) -> TimeLimits {
+    let mut limit = || {
+        let millis = [1, 4, 15, 60, 300, 1_500][chance.index(6)];
+        (chance.below(2) == 0).then_some(Nanos(millis * MILLI))
+    };
+    TimeLimits {
+        connect: limit(),
+        first_byte: limit(),
+        idle: limit(),
+        keep_alive_counts: chance.below(2) == 0,
+    }
+}
+
+/// Some servers have more addresses than one, with any head start for the first of them.
+pub(crate) fn random_addresses(bench: &mut Bench, chance: &mut Chance) {
+    for (number, target) in bench.targets.iter_mut().enumerate() {
+        let more = chance.below(3) * chance.below(2);
+        let more = (0..more).map(|n| address(&format!("10.1.{number}.{n}:80")));
+        target.addresses.extend(more);
+    }
+    let millis = [1, 10, 250][chance.index(3)];
+    bench.connects.head_start = Nanos(millis * MILLI);
+}
+
+/// All servers are behind a proxy, which mostly opens a tunnel.
+pub(crate) fn random_proxy(bench: &mut Bench, simulation: &mut Simulation, chance: &mut Chance) {
+    let status = [200, 200, 200, 204, 407, 502, 0][chance.index(7)];
+    for target in &mut bench.targets {
+        target.tunnel = Some(connect_head("server.test:443", None));
+        for &address in &target.addresses {
+            simulation.proxies.insert(address, status);
+        }
+    }
 }

@@ -3,13 +3,14 @@
 //! In: requests of a simulation. Out: answers, and what each of them said. Never: a reply that no server gives, but for the faults on its way.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use tokenring::clock::{Anchor, Calibration, Nanos, Tick};
 use tokenring::config::{Command, EndpointKind, Plan, parse};
 use tokenring::dataset::Corpus;
 use tokenring::driver::simulated::{Answer, Chance, SeenRequest, Server};
 use tokenring::endpoint::{Api, Bodies};
+use tokenring::metric::Context;
 use tokenring::record::{Exchange, Interpreter, Record, reply_of};
 
 use crate::byte_tokenizer::ByteTokenizer;
@@ -31,7 +32,7 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Any of the four.
+    /// Either dialect, streamed or not.
     pub(crate) fn random(chance: &mut Chance) -> Replies {
         Replies {
             kind: [EndpointKind::Chat, EndpointKind::Completions][chance.index(2)],
@@ -60,16 +61,19 @@ impl Replies {
 
     /// What a later turn would hold of the reply in `exchange`.
     pub(crate) fn heard(&self, exchange: &Exchange) -> Option<String> {
-        let plan = plan(self.kind, self.streaming);
-        let api = Api::new(&plan.endpoint).expect("these dialects have no settings of their own");
-        reply_of(&api, exchange).map(|reply| reply.text)
+        let (plan, _) = plan(self.kind, self.streaming);
+        reply_of(&api(&plan), exchange).map(|reply| reply.text)
+    }
+
+    /// What metrics of such replies depend on.
+    pub(crate) fn context(&self) -> Context {
+        Context::of(&plan(self.kind, self.streaming).0)
     }
 
     /// Reads exchanges as a run does.
     pub(crate) fn reader(&self) -> impl FnMut(&Exchange) -> Record + use<> {
-        let plan = Arc::new(plan(self.kind, self.streaming));
-        let api = Api::new(&plan.endpoint).expect("these dialects have no settings of their own");
-        let bodies = Arc::new(Bodies::render_all(&api, &Corpus::default()));
+        let (plan, bodies) = plan(self.kind, self.streaming);
+        let api = api(&plan);
         let start = Anchor {
             tick: Tick(0),
             raw_ns: 0,
@@ -84,7 +88,29 @@ impl Replies {
     }
 }
 
-fn plan(kind: EndpointKind, streaming: bool) -> Plan {
+/// What a run of `kind` is asked with, and its bodies, of which there are none. Made once: they cost as much as to play a short run.
+fn plan(kind: EndpointKind, streaming: bool) -> (Arc<Plan>, Arc<Bodies>) {
+    static PLANS: LazyLock<Vec<(Arc<Plan>, Arc<Bodies>)>> = LazyLock::new(|| {
+        let kinds = [EndpointKind::Chat, EndpointKind::Completions];
+        let all = kinds
+            .into_iter()
+            .flat_map(|kind| [(kind, false), (kind, true)]);
+        let plans = all.map(|(kind, streaming)| {
+            let plan = read_plan(kind, streaming);
+            let bodies = Bodies::render_all(&api(&plan), &Corpus::default());
+            (Arc::new(plan), Arc::new(bodies))
+        });
+        plans.collect()
+    });
+    let place = 2 * usize::from(kind == EndpointKind::Completions) + usize::from(streaming);
+    PLANS[place].clone()
+}
+
+fn api(plan: &Plan) -> Api {
+    Api::new(&plan.endpoint).expect("these dialects have no settings of their own")
+}
+
+fn read_plan(kind: EndpointKind, streaming: bool) -> Plan {
     let words = [
         "--model",
         "m",

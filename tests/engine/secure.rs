@@ -55,7 +55,9 @@ pub(crate) fn everywhere(bench: &mut Bench, simulation: &mut Simulation) {
             tls: Some(server()),
             ..Host::default()
         };
-        simulation.hosts.insert(target.addresses[0], host);
+        for &address in &target.addresses {
+            simulation.hosts.insert(address, host.clone());
+        }
     }
 }
 

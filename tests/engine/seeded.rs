@@ -11,26 +11,30 @@ use tokenring::driver::simulated::{Chance, Ending, Faults, SeenRequest, Simulati
 use tokenring::engine::Stop;
 use tokenring::record::{Exchange, Outcome, Record};
 
-use crate::bench::{MILLI, Played, SECOND};
-use crate::check::{Judged, check};
-use crate::plans::random_bench;
+use crate::bench::{Bench, MILLI, Played, SECOND};
+use crate::check::{Judged, Place, check};
+use crate::ends::{Ends, check_class};
+use crate::plans::{random_addresses, random_bench, random_limits, random_proxy};
 use crate::replies::Replies;
 use crate::secure;
+use crate::written::check_file;
 
 /// One seed in so many is played twice, and must come to the same.
 const TWICE_EACH: u64 = 16;
 
 /// One seed in so many speaks TLS, whose handshakes cost more than the rest of a run.
-const SECURE_EACH: u64 = 128;
+const SECURE_EACH: u64 = 32;
+
+/// One seed in so many goes through a proxy.
+const PROXIED_EACH: u64 = 24;
+
+/// One seed in so many writes its records to a file and reads them again.
+const WRITTEN_EACH: u64 = 64;
 
 /// A run that was played and judged.
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) faults: Faults,
-    /// What was asked, for people.
-    pub(crate) plan: String,
-    /// When the conductor called stops.
-    pub(crate) stops: Vec<(Tick, Stop)>,
     pub(crate) played: Played,
     pub(crate) records: Vec<Record>,
     /// Of all that was observed.
@@ -47,7 +51,17 @@ pub(crate) fn play(seed: u64) -> Run {
     run
 }
 
-fn once(seed: u64) -> Run {
+/// What follows from a seed before anything is played.
+struct Made {
+    faults: Faults,
+    replies: Replies,
+    bench: Bench,
+    simulation: Simulation,
+    /// When the conductor calls stops.
+    stops: Vec<(Tick, Stop)>,
+}
+
+fn make(seed: u64) -> Made {
     // A stream of its own: the plan follows from the plain seed.
     let chance = &mut Chance::new(seed ^ 0x5eed_5eed_5eed_5eed);
     let faults = Faults::random(chance);
@@ -55,7 +69,9 @@ fn once(seed: u64) -> Run {
     let mut bench = random_bench(seed);
     let limits = [5, 30, 30, 200, 2_000];
     bench.request_timeout = Nanos(limits[chance.index(limits.len())] * MILLI);
+    bench.time_limits = random_limits(chance);
     bench.stop_grace = Nanos(chance.below(60 * MILLI));
+    random_addresses(&mut bench, chance);
     let mut simulation = Simulation::new(seed);
     simulation.faults = faults;
     simulation.kernel_stamps = chance.below(2) == 0;
@@ -63,42 +79,52 @@ fn once(seed: u64) -> Run {
     if seed % SECURE_EACH == SECURE_EACH - 1 {
         secure::everywhere(&mut bench, &mut simulation);
     }
-    let stops = stops(chance);
+    if seed % PROXIED_EACH == PROXIED_EACH - 1 {
+        random_proxy(&mut bench, &mut simulation, chance);
+    }
+    Made {
+        faults,
+        replies,
+        bench,
+        simulation,
+        stops: stops(chance),
+    }
+}
+
+fn once(seed: u64) -> Run {
+    let Made {
+        faults,
+        replies,
+        bench,
+        simulation,
+        stops,
+    } = make(seed);
+    let ends = Ends::of(&bench, seed, &faults, &stops);
     let judged = Judged {
         interrupted: !stops.is_empty(),
         ..Judged::of(&bench, seed)
     };
-    let plan = format!(
-        "{:?}, {} streaming {}, {} workers, {} targets, {:?}, limit {:?}, cancelled {:?}\n{:#?}",
-        bench.reuse,
-        replies.kind.name(),
-        replies.streaming,
-        bench.workers,
-        bench.targets.len(),
-        bench.words,
-        bench.request_timeout,
-        bench.cancellation,
-        bench.phases
-    );
-    let calls = stops.clone();
     let played = bench.play_with(simulation, |simulation, conductor| {
-        for (at, stop) in calls {
+        for (at, stop) in stops {
             let conductor = Arc::clone(conductor);
             let act = move || conductor.call(stop);
             simulation.acts.push((at, Box::new(act)));
         }
     });
     check(&played, &judged);
+    ends.check(&played);
     let mut read = replies.reader();
     let records: Vec<Record> = played.exchanges.iter().map(&mut read).collect();
     for (exchange, record) in played.exchanges.iter().zip(&records) {
         check_record(seed, exchange, record, &replies, &played.outcome.requests);
     }
+    if seed % WRITTEN_EACH == 1 {
+        let place = format!("seed {seed}");
+        check_file(&records, &judged.phases, &replies.context(), &place);
+    }
     Run {
         seed,
         faults,
-        plan,
-        stops,
         digest: digest(&played, &records),
         played,
         records,
@@ -127,8 +153,9 @@ fn check_record(
     replies: &Replies,
     requests: &[SeenRequest],
 ) {
-    let place = format!("seed {seed}, request {:?}", exchange.id);
-    check_moments(record, &place);
+    let place = &Place { seed, exchange };
+    check_moments(record, place);
+    check_class(exchange, record, place);
     // Nothing of a failed reply, however much of it came, is said again by a later turn.
     let text = record.text.clone().filter(|_| record.is_success());
     assert_eq!(replies.heard(exchange), text, "{place}");
@@ -178,7 +205,7 @@ fn has_surplus(seen: &SeenRequest) -> bool {
 }
 
 /// Moments of a record come one after the other.
-fn check_moments(record: &Record, place: &str) {
+fn check_moments(record: &Record, place: &Place) {
     let chunks: Vec<Nanos> = record.chunks.iter().map(|chunk| chunk.at).collect();
     assert!(chunks.is_sorted(), "{place}: {chunks:?}");
     let first = chunks.first().copied();
@@ -226,12 +253,33 @@ fn digest(played: &Played, records: &[Record]) -> u64 {
     hasher.finish()
 }
 
+impl Made {
+    /// What is asked, for people.
+    fn plan(&self) -> String {
+        let (bench, replies) = (&self.bench, &self.replies);
+        format!(
+            "{:?}, {} streaming {}, {} workers, {} targets, {:?}, limits {:?} and {:?}, cancelled {:?}\n{:#?}",
+            bench.reuse,
+            replies.kind.name(),
+            replies.streaming,
+            bench.workers,
+            bench.targets.len(),
+            bench.words,
+            bench.request_timeout,
+            bench.time_limits,
+            bench.cancellation,
+            bench.phases
+        )
+    }
+}
+
 impl Run {
     /// What happened, for people.
     pub(crate) fn story(&self) -> String {
-        let mut story = format!("seed {}: {}\n", self.seed, self.plan);
+        let made = make(self.seed);
+        let mut story = format!("seed {}: {}\n", self.seed, made.plan());
         let _ = writeln!(story, "faults: {}", self.faults.active());
-        for (at, stop) in &self.stops {
+        for (at, stop) in &made.stops {
             let _ = writeln!(story, "{:>12} stop: {stop:?}", at.0);
         }
         for seen in &self.played.outcome.requests {

@@ -4,81 +4,119 @@
 
 use super::Chance;
 
-/// How probable each thing is that goes wrong, 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
+/// The one list of what can go wrong: a probability and a count for each.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How probable each thing is that goes wrong, 0 to 1.
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct Faults {
+            $($(#[$doc])* pub $name: f64,)*
+        }
+
+        /// How often each thing went wrong in a simulation.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Struck {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Struck {
+            /// Each fault by name, and how often it came.
+            #[must_use]
+            pub fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// Adds what went wrong in another simulation.
+            pub fn add(&mut self, other: &Struck) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+/// Whether a fault of the simulation in `$world` comes about now, and notes that it does.
+macro_rules! strikes {
+    ($world:expr, $name:ident) => {{
+        let strikes = $world.chance.happens($world.faults.$name);
+        $world.struck.$name += u64::from(strikes);
+        strikes
+    }};
+}
+pub(super) use strikes;
+
+faults! {
     /// A read takes only a part of what is there.
-    pub split: f64,
+    split,
     /// All reads of a connection take at most three bytes.
-    pub bytewise: f64,
+    bytewise,
     /// A read comes up to 5 ms late and finds more.
-    pub merge: f64,
+    merge,
     /// No buffer is left: nothing of an engine's is read for up to 2 ms.
-    pub no_buffers: f64,
+    no_buffers,
     /// Bytes travel up to 3 ms longer.
-    pub slow: f64,
+    slow,
     /// The engine wakes up to 200 us late.
-    pub lag: f64,
+    lag,
     /// The engine wakes up to half a second late: its process or its machine stood still, and the clock did not.
-    pub freeze: f64,
+    freeze,
     /// Completions of several connections come in another order than they happened.
-    pub reorder: f64,
+    reorder,
     /// The kernel's stamp of a read is given up, as after a step of the wall clock.
-    pub unstamped: f64,
+    unstamped,
     /// The completion of a send comes up to 4 ms late, perhaps after the response.
-    pub late_sent: f64,
+    late_sent,
     /// The kernel takes a send in several parts, with up to 2 ms between them.
-    pub short_write: f64,
+    short_write,
     /// A request arrives in pieces.
-    pub request_split: f64,
+    request_split,
     /// Completions of a connection are still reported after it was closed.
-    pub stale: f64,
-    /// An answer never begins.
-    pub mute: f64,
+    stale,
+    /// An answer never begins: to a request, to the first bytes of TLS, or to what a proxy is asked.
+    mute,
     /// An answer stops and nothing more comes.
-    pub stall: f64,
+    stall,
     /// An answer is reset, before its head or inside.
-    pub reset: f64,
+    reset,
     /// An answer ends early in order.
-    pub truncate: f64,
+    truncate,
     /// A body that ends with its connection ends early in order, which HTTP does not show.
-    pub cut_close: f64,
+    cut_close,
     /// An answer comes byte by byte, up to 20 us apart.
-    pub drip: f64,
+    drip,
     /// An answer's head is no HTTP.
-    pub garbage: f64,
+    garbage,
     /// A chunk size is no number.
-    pub bad_chunk: f64,
+    bad_chunk,
     /// Bytes follow an answer.
-    pub surplus: f64,
+    surplus,
     /// A body does not end although all of it has come.
-    pub open_body: f64,
+    open_body,
     /// A body ends up to 3 s after its last byte.
-    pub late_end: f64,
+    late_end,
     /// A request is answered before its body has come, and the connection is closed.
-    pub early_answer: f64,
+    early_answer,
     /// A kept connection is closed within 20 ms.
-    pub idle_close: f64,
+    idle_close,
     /// A peer that closes goes on taking bytes, so that nothing is reset.
-    pub half_close: f64,
+    half_close,
     /// A used connection is closed just as a request comes.
-    pub close_on_request: f64,
+    close_on_request,
     /// A connection is closed as soon as it is accepted.
-    pub early_close: f64,
+    early_close,
     /// A connection is reset within 40 ms, whatever it does then.
-    pub reset_any: f64,
+    reset_any,
     /// Connecting is refused.
-    pub refuse: f64,
+    refuse,
     /// Connecting is never answered.
-    pub silent_connect: f64,
+    silent_connect,
     /// Connecting takes up to 3 s longer.
-    pub slow_connect: f64,
+    slow_connect,
     /// Connecting fails in the kernel: no way there, or no port or descriptor left here.
-    pub failed_connect: f64,
+    failed_connect,
     /// A send fails in the middle.
-    pub send_error: f64,
+    send_error,
     /// A TLS server ends without close_notify.
-    pub no_close_notify: f64,
+    no_close_notify,
 }
 
 impl Faults {
@@ -186,7 +224,7 @@ impl Faults {
             slow_connect: some(),
             failed_connect: some(),
             send_error: some(),
-            no_close_notify: 0.0,
+            no_close_notify: some(),
         }
     }
 

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use crate::clock::{Nanos, Tick};
 use crate::driver::{CloseReason, ConnId};
 
+use super::SeenRequest;
 use super::answer::{Answer, Delimiter, Ending};
+use super::faults::strikes;
 use super::peer::{HeadAndBody, Peer};
 use super::world::{Event, World};
-use super::{Faults, SeenRequest};
 
 /// One connection, both ends.
 pub(super) struct Link {
@@ -134,13 +135,13 @@ impl World {
 
     /// The peer closes in order.
     fn close_by_peer(&mut self, link: usize) {
-        if !self.chance.happens(self.faults.no_close_notify) {
+        if !(self.links[link].peer.speaks_tls() && strikes!(self, no_close_notify)) {
             let peer = &mut self.links[link].peer;
             let (bytes, after) = (peer.farewell(), std::mem::take(&mut peer.after_end));
             self.send_to_engine(link, bytes);
             self.send_to_engine(link, after);
         }
-        self.links[link].peer.deaf = self.chance.happens(self.faults.half_close);
+        self.links[link].peer.deaf = strikes!(self, half_close);
         self.end_to_engine(link, CloseReason::Eof);
     }
 
@@ -156,7 +157,7 @@ impl World {
 
     fn travel(&mut self) -> Tick {
         let mut at = self.now.plus(self.latency.0);
-        if self.chance.happens(self.faults.slow) {
+        if strikes!(self, slow) {
             at = at.plus(self.chance.below(3_000_000));
         }
         at
@@ -164,10 +165,10 @@ impl World {
 
     /// A connection was accepted.
     pub(super) fn accepted(&mut self, link: usize) {
-        if self.chance.happens(self.faults.early_close) {
+        if strikes!(self, early_close) {
             let reason = [CloseReason::Eof, CloseReason::Reset][self.chance.index(2)];
             self.end_to_engine(link, reason);
-        } else if self.chance.happens(self.faults.reset_any) {
+        } else if strikes!(self, reset_any) {
             let at = self.now.plus(self.chance.below(40_000_000));
             self.schedule(at, Event::Break { link });
         }
@@ -198,9 +199,17 @@ impl World {
             return self.end_to_engine(link, CloseReason::Eof);
         }
         let handshake = peer.outgoing();
+        let begins = peer.served == 0 && !peer.has_bytes() && !handshake.is_empty();
+        if begins && strikes!(self, mute) {
+            self.links[link].peer.mute = true;
+        }
+        let peer = &mut self.links[link].peer;
+        if peer.mute {
+            return;
+        }
         let raced = peer.served > 0 && peer.has_bytes() && !peer.answering;
         self.send_to_engine(link, handshake);
-        if raced && self.chance.happens(self.faults.close_on_request) {
+        if raced && strikes!(self, close_on_request) {
             let reason = [CloseReason::Eof, CloseReason::Reset][self.chance.index(2)];
             return self.end_to_engine(link, reason);
         }
@@ -214,6 +223,10 @@ impl World {
             Ok(None) => {}
             Ok(Some((answer, opens))) => {
                 *proxy = None;
+                if strikes!(self, mute) {
+                    self.links[link].peer.mute = true;
+                    return;
+                }
                 self.send_to_engine(link, answer);
                 if !opens {
                     self.end_to_engine(link, CloseReason::Eof);
@@ -234,7 +247,7 @@ impl World {
         }
         let has_head = peer.head().is_some();
         if has_head
-            && self.chance.happens(self.faults.early_answer)
+            && strikes!(self, early_answer)
             && let Some(request) = self.links[link].peer.take_early()
         {
             self.answer(link, request, true);
@@ -272,48 +285,41 @@ impl World {
 
     /// At most one thing is wrong with an answer.
     fn spoil(&mut self, answer: &mut Answer) {
-        let Faults {
-            mute,
-            stall,
-            reset,
-            truncate,
-            cut_close,
-            drip,
-            garbage,
-            bad_chunk,
-            surplus,
-            open_body,
-            late_end,
-            ..
-        } = self.faults;
-        let chance = &mut self.chance;
         let length = answer.wire_length();
         let until_close = matches!(answer.delimiter, Delimiter::Close | Delimiter::OldClose);
-        if chance.happens(drip) {
-            answer.drip = Some(Nanos(1 + chance.below(20_000)));
+        if strikes!(self, drip) {
+            answer.drip = Some(Nanos(1 + self.chance.below(20_000)));
         }
-        if chance.happens(late_end) {
-            answer.end_delay = Nanos(chance.below(3_000_000_000));
+        if strikes!(self, late_end) {
+            answer.end_delay = Nanos(self.chance.below(3_000_000_000));
         }
-        if chance.happens(mute) {
+        if strikes!(self, mute) {
             answer.ending = Ending::Stall(0);
-        } else if chance.happens(stall) {
-            answer.ending = Ending::Stall(chance.index(length));
-        } else if chance.happens(reset) {
-            answer.ending = Ending::Reset(chance.index(length) * chance.index(2));
-        } else if chance.happens(if until_close { cut_close } else { truncate }) {
-            answer.ending = Ending::Close(chance.index(length));
-        } else if chance.happens(garbage) {
+        } else if strikes!(self, stall) {
+            answer.ending = Ending::Stall(self.chance.index(length));
+        } else if strikes!(self, reset) {
+            answer.ending = Ending::Reset(self.chance.index(length) * self.chance.index(2));
+        } else if self.cuts(until_close) {
+            answer.ending = Ending::Close(self.chance.index(length));
+        } else if strikes!(self, garbage) {
             answer.garbage_head = true;
-        } else if chance.happens(bad_chunk) && answer.delimiter == Delimiter::Chunked {
+        } else if answer.delimiter == Delimiter::Chunked && strikes!(self, bad_chunk) {
             answer.bad_chunk = answer
                 .pieces
                 .first()
                 .is_some_and(|(_, piece)| !piece.is_empty());
-        } else if chance.happens(surplus) && !until_close {
+        } else if !until_close && strikes!(self, surplus) {
             answer.surplus = b"HTTP/1.1 408 Too Late\r\n\r\n".to_vec();
-        } else if chance.happens(open_body) {
+        } else if strikes!(self, open_body) {
             answer.ending = Ending::Open;
+        }
+    }
+
+    /// An answer ends early in order, which HTTP shows or, where only the end of the connection ends it, does not.
+    fn cuts(&mut self, until_close: bool) -> bool {
+        match until_close {
+            true => strikes!(self, cut_close),
+            false => strikes!(self, truncate),
         }
     }
 
@@ -344,7 +350,7 @@ impl World {
             Ending::Whole if self.links[link].peer.closes => self.close_by_peer(link),
             Ending::Whole => {
                 self.set_answering(link, false);
-                if self.chance.happens(self.faults.idle_close) {
+                if strikes!(self, idle_close) {
                     let at = self.now.plus(self.chance.below(20_000_000));
                     let served = self.links[link].peer.served;
                     self.schedule(at, Event::IdleClose { link, served });

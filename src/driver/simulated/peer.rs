@@ -34,6 +34,8 @@ pub(super) struct Peer {
     pub(super) ended: bool,
     /// It takes what still comes, and says nothing to it.
     pub(super) deaf: bool,
+    /// It has taken what came first, and never says anything.
+    pub(super) mute: bool,
 }
 
 /// A request's head and body.
@@ -57,7 +59,13 @@ impl Peer {
             served: 0,
             ended: false,
             deaf: false,
+            mute: false,
         }
+    }
+
+    /// Its bytes are TLS.
+    pub(super) fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Takes bytes off the wire. False when TLS cannot read them.

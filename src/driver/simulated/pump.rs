@@ -11,6 +11,7 @@ use crate::driver::{CloseReason, ConnId, Op, Sent, Stamp};
 use crate::engine::Engine;
 
 use super::Reach;
+use super::faults::strikes;
 use super::network::Link;
 use super::peer::Peer;
 use super::proxy::Proxy;
@@ -58,7 +59,7 @@ impl World {
         let state = &self.links[link];
         let (engine, conn) = (state.engine, state.conn);
         let returns_buffer = matches!(completion, Completion::Sent { .. });
-        if state.closed && !returns_buffer && !self.chance.happens(self.faults.stale) {
+        if state.closed && !returns_buffer && !strikes!(self, stale) {
             return;
         }
         self.workers[engine].inbox.push((conn, completion));
@@ -67,9 +68,9 @@ impl World {
     }
 
     fn lagged(&mut self, at: Tick) -> Tick {
-        if self.chance.happens(self.faults.freeze) {
+        if strikes!(self, freeze) {
             at.plus(self.chance.below(500_000_000))
-        } else if self.chance.happens(self.faults.lag) {
+        } else if strikes!(self, lag) {
             at.plus(self.chance.below(200_000))
         } else {
             at
@@ -102,7 +103,7 @@ impl World {
 
     pub(super) fn deliver(&mut self, index: usize) {
         let mut inbox = std::mem::take(&mut self.workers[index].inbox);
-        if self.chance.happens(self.faults.reorder) {
+        if inbox.len() > 1 && strikes!(self, reorder) {
             inbox = self.reordered(inbox);
         }
         let mut looked = false;
@@ -192,7 +193,7 @@ impl World {
 
     fn connect(&mut self, engine: usize, conn: ConnId, address: SocketAddr) {
         let host = self.hosts.get(&address).cloned().unwrap_or_default();
-        let bytewise = self.chance.happens(self.faults.bytewise);
+        let bytewise = strikes!(self, bytewise);
         let link = self.links.len();
         let mut peer = Peer::new(host.tls.as_ref());
         peer.proxy = self.proxies.get(&address).copied().map(Proxy::new);
@@ -207,11 +208,11 @@ impl World {
             self.sockets += 1;
             self.most_sockets = self.most_sockets.max(self.sockets);
         }
-        let silent = self.chance.happens(self.faults.silent_connect);
-        let refused = self.chance.happens(self.faults.refuse) || host.reach == Reach::Refused;
-        let failed = self.chance.happens(self.faults.failed_connect);
+        let silent = strikes!(self, silent_connect);
+        let refused = strikes!(self, refuse) || host.reach == Reach::Refused;
+        let failed = strikes!(self, failed_connect);
         let mut at = self.now.plus(2 * self.latency.0);
-        if self.chance.happens(self.faults.slow_connect) {
+        if strikes!(self, slow_connect) {
             at = at.plus(self.chance.below(3_000_000_000));
         }
         let started = self.now;

@@ -5,6 +5,7 @@
 
 use crate::driver::{CloseReason, ConnId, Sent};
 
+use super::faults::strikes;
 use super::pump::Completion;
 use super::world::{Event, World};
 
@@ -43,11 +44,11 @@ impl World {
             taken = 0;
             sent.writes = 0;
             sent.error = Some(CloseReason::Reset);
-        } else if self.chance.happens(self.faults.send_error) {
+        } else if strikes!(self, send_error) {
             taken = self.chance.index(bytes.len());
             sent.error = Some([CloseReason::Reset, CloseReason::Io][self.chance.index(2)]);
         }
-        if taken > 1 && self.chance.happens(self.faults.short_write) {
+        if taken > 1 && strikes!(self, short_write) {
             return self.send_on(Sending {
                 link,
                 bytes,
@@ -57,7 +58,7 @@ impl World {
             });
         }
         let mut from = 0;
-        if self.chance.happens(self.faults.request_split) {
+        if strikes!(self, request_split) {
             from = self.chance.index(taken);
             sent.writes += u32::from(from > 0);
             if from > 0 {
@@ -67,7 +68,7 @@ impl World {
         if from < taken {
             self.send_to_peer(link, bytes[from..taken].to_vec());
         }
-        if self.chance.happens(self.faults.late_sent) {
+        if strikes!(self, late_sent) {
             sent.last = now.plus(self.chance.below(4_000_000));
             self.schedule(sent.last, Event::Sent { link, bytes, sent });
         } else {

@@ -11,11 +11,12 @@ use crate::clock::{Nanos, Tick};
 use crate::driver::{CloseReason, Sent, Stamp};
 use crate::engine::Engine;
 
+use super::faults::strikes;
 use super::network::Link;
 use super::pump::{Completion, Worker};
 use super::sending::Sending;
 use super::{
-    Act, Chance, End, Faults, Host, Outcome, SeenRequest, Server, Simulation, VirtualClock,
+    Act, Chance, End, Faults, Host, Outcome, SeenRequest, Server, Simulation, Struck, VirtualClock,
 };
 
 /// Most bytes that one read takes.
@@ -108,6 +109,7 @@ impl Ord for Entry {
 pub(super) struct World {
     pub(super) now: Tick,
     pub(super) faults: Faults,
+    pub(super) struck: Struck,
     pub(super) kernel_stamps: bool,
     pub(super) latency: Nanos,
     decryption: Nanos,
@@ -149,6 +151,7 @@ impl World {
         let mut world = World {
             now: Tick(0),
             faults: simulation.faults,
+            struck: Struck::default(),
             kernel_stamps: simulation.kernel_stamps,
             latency: simulation.latency,
             decryption: simulation.decryption,
@@ -223,6 +226,7 @@ impl World {
             breaches: self.breaches,
             looks: self.looks,
             announced: self.announced,
+            struck: self.struck,
         }
     }
 
@@ -331,7 +335,7 @@ impl World {
             return;
         }
         let mut at = self.now.plus(after.0);
-        if self.chance.happens(self.faults.merge) {
+        if strikes!(self, merge) {
             at = at.plus(self.chance.below(5_000_000));
         }
         self.schedule(at, Event::Read { link });
@@ -353,7 +357,7 @@ impl World {
         let there = state.unread.len().min(READ_BYTES);
         let take = if state.bytewise {
             there.min(1 + self.chance.index(3))
-        } else if self.chance.happens(self.faults.split) {
+        } else if strikes!(self, split) {
             1 + self.chance.index(there)
         } else {
             there
@@ -361,7 +365,7 @@ impl World {
         let state = &mut self.links[link];
         let (bytes, newest) = state.take(take);
         let more = !state.unread.is_empty() || state.ended.is_some();
-        let stamped = self.kernel_stamps && !self.chance.happens(self.faults.unstamped);
+        let stamped = self.kernel_stamps && !strikes!(self, unstamped);
         let stamp = Stamp {
             tick: self.now,
             kernel: if stamped { newest } else { Tick::NEVER },
@@ -380,7 +384,7 @@ impl World {
         if until > self.now {
             return Some(until);
         }
-        self.chance.happens(self.faults.no_buffers).then(|| {
+        strikes!(self, no_buffers).then(|| {
             let until = self.now.plus(1 + self.chance.below(2_000_000));
             self.workers[engine].starved_until = until;
             until
