@@ -130,7 +130,7 @@ fn main() -> ExitCode {
     let sums = std::thread::scope(|scope| {
         let threads = (0..asked.threads).map(|_| scope.spawn(|| play_all(&asked, &next)));
         let threads: Vec<_> = threads.collect();
-        let sums = threads.into_iter().map(|thread| thread.join());
+        let sums = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         let sums = sums.map(|sums| sums.expect("a run that panics is caught"));
         sums.fold(Sums::default(), Sums::join)
     });
