@@ -283,6 +283,7 @@ impl Interpreter {
         Trace {
             reused: link.reused,
             resent: link.resent,
+            left_open: link.left_open,
             set_up_ahead: link
                 .ahead
                 .then(|| moments.calibration.between(ticks.connect_start, connected)),

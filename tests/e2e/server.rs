@@ -23,6 +23,8 @@ pub enum Step {
     Part(Vec<String>, Duration),
     /// After a part: the finish reason.
     Stop,
+    /// After a part: `[DONE]`.
+    Done,
     /// After a part: the end of the body, as its framing has it.
     End,
     /// A reply that is not streamed.
@@ -107,6 +109,7 @@ fn step_of(text: &str) -> Step {
             Step::Part(words, gap)
         }
         "stop" => Step::Stop,
+        "done" => Step::Done,
         "end" => Step::End,
         "whole" => Step::Whole(rest.to_owned()),
         "json" => Step::Json(rest.to_owned()),
@@ -445,6 +448,7 @@ impl Link {
                     self.write_last(&(rest + "0\r\n\r\n"), open)?;
                 }
                 Step::Stop => self.write(&stop())?,
+                Step::Done => self.write(&chunk("data: [DONE]\n\n"))?,
                 Step::End => self.write_last("0\r\n\r\n", open)?,
                 Step::Json(text) => {
                     let body = serde_json::from_str(text).unwrap();
