@@ -35,6 +35,8 @@ mod faulty;
 mod health;
 #[path = "e2e/links.rs"]
 mod links;
+#[path = "e2e/locked.rs"]
+mod locked;
 #[path = "e2e/markers.rs"]
 mod markers;
 #[path = "e2e/namespaces.rs"]

@@ -621,6 +621,7 @@ fn a_body_kept_open_after_done_ends_after_the_drain() {
         for (exchange, left) in played.exchanges.iter().zip(&played.left) {
             assert_eq!(exchange.outcome, Ended::Success, "{delimiter:?}");
             assert!(exchange.head.is_some_and(|head| !head.keep_alive));
+            assert!(exchange.link.left_open, "{delimiter:?}");
             assert_eq!(exchange.events.len(), 3);
             let done = exchange.reads.last().expect("it was read").tick;
             assert_eq!(

@@ -6,13 +6,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use super::pace::Pace;
+use super::zone::ZonedAddress;
 use crate::clock::Nanos;
 
 /// `tokenring mock-server`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MockPlan {
-    /// Address to listen on.
-    pub host: IpAddr,
+    /// Address to listen on; a link-local one has its zone.
+    pub host: ZonedAddress,
     /// Port there; 0 picks a free one.
     pub port: u16,
     /// From the last byte of a request to its first content event.
@@ -44,7 +45,7 @@ pub struct MockPlan {
 impl Default for MockPlan {
     fn default() -> Self {
         MockPlan {
-            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            host: IpAddr::V4(Ipv4Addr::LOCALHOST).into(),
             port: 0,
             time_to_first_token: Nanos::from_millis(50),
             inter_token_latency: Nanos::from_millis(10),

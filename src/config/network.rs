@@ -132,7 +132,7 @@ pub(super) fn network(
     let proxy = proxy::proxy(settings, problems);
     let resolve = resolve(settings, urls, proxy.as_ref(), problems);
     check_families(settings, ip_version, urls, problems);
-    check_zones(settings, &resolve, urls, problems);
+    check_zones(settings, &resolve, (urls, proxy.as_ref()), problems);
     check_unix(settings, problems);
     for flag in ["--unix-socket", "--proxy"] {
         if settings.given(flag) && !settings.given("--url") {
@@ -216,7 +216,7 @@ fn resolve(
 ) -> Vec<Resolve> {
     let mut all: Vec<Resolve> = Vec::new();
     for item in settings.list("--resolve") {
-        if let (Some(address), Some(last)) = (address(item), all.last_mut()) {
+        if let (Some(address), Some(last)) = (ZonedAddress::written(item), all.last_mut()) {
             last.addresses.push(address);
             continue;
         }
@@ -270,27 +270,21 @@ fn resolve_item(item: &str) -> Option<Resolve> {
     Some(Resolve {
         host: named,
         port,
-        addresses: vec![address(rest)?],
+        addresses: vec![ZonedAddress::written(rest)?],
     })
-}
-
-/// An address, with brackets or without.
-fn address(text: &str) -> Option<ZonedAddress> {
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-    ZonedAddress::read(bare.unwrap_or(text))
 }
 
 /// Local addresses, without what is none.
 fn given_local(settings: &Settings) -> impl Iterator<Item = ZonedAddress> {
     let items = settings.list("--local-address").iter();
-    items.filter_map(|item| address(item))
+    items.filter_map(|item| ZonedAddress::written(item))
 }
 
 /// A link-local address says on which interface it is, unless all connections are bound to one.
 fn check_zones(
     settings: &Settings,
     resolve: &[Resolve],
-    urls: &[TargetUrl],
+    (urls, proxy): (&[TargetUrl], Option<&ProxyPlan>),
     problems: &mut Problems,
 ) {
     if settings.given("--interface") || settings.given("--unix-socket") {
@@ -303,14 +297,17 @@ fn check_zones(
             ));
         }
     };
-    for url in urls.iter().filter(|_| !settings.given("--proxy")) {
-        let elsewhere = |entry: &Resolve| entry.is_for(&url.host, url.port);
-        if let Ok(ip) = url.host.parse()
-            && !resolve.iter().any(elsewhere)
+    // With a proxy it is only the proxy that is connected to.
+    let targets = urls.iter().filter(|_| !settings.given("--proxy"));
+    let targets = targets.map(|url| ("--url", &url.host, &url.zone, url.port));
+    let proxy = proxy.map(|proxy| ("--proxy", &proxy.host, &proxy.zone, proxy.port));
+    for (flag, host, zone, port) in targets.chain(proxy) {
+        if let Ok(ip) = host.parse()
+            && !resolve.iter().any(|entry| entry.is_for(host, port))
         {
-            let zone = url.zone.clone();
+            let zone = zone.clone();
             let right = format!("[{ip}%25eth0]");
-            check("--url", &ZonedAddress { ip, zone }, &right);
+            check(flag, &ZonedAddress { ip, zone }, &right);
         }
     }
     for address in given_local(settings) {
@@ -377,7 +374,7 @@ fn check_unix(settings: &Settings, problems: &mut Problems) {
 fn local_addresses(settings: &Settings, problems: &mut Problems) -> Vec<ZonedAddress> {
     let mut all = Vec::new();
     for item in settings.list("--local-address") {
-        match address(item) {
+        match ZonedAddress::written(item) {
             Some(address) if all.contains(&address) => {
                 problems.push(format!("--local-address names {address} twice"));
             }

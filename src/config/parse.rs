@@ -11,6 +11,7 @@ use super::lex::Settings;
 use super::mock::MockPlan;
 use super::pace::Pace;
 use super::plan::{ModelSelection, Plan, Slo, TokenizerPlan};
+use super::zone::ZonedAddress;
 use super::{cancellation, data, echo, endpoint, load, manual, output};
 use crate::clock::Nanos;
 
@@ -206,6 +207,22 @@ fn model_selection(settings: &Settings, problems: &mut Problems) -> ModelSelecti
     }
 }
 
+/// `--host`, where it is given and can be listened on.
+fn mock_host(settings: &Settings, problems: &mut Problems) -> Option<ZonedAddress> {
+    let text = settings.text("--host")?;
+    let address = ZonedAddress::written(text);
+    match &address {
+        None => problems.push(format!(
+            "--host {text:?} is no address; give an IPv4 or IPv6 address of this machine, such as 127.0.0.1, ::1 or, where it is link-local, fe80::1%eth0"
+        )),
+        Some(address) if address.lacks_zone() => problems.push(format!(
+            "--host {address} is link-local, so that it must say on which network interface; write {address}%eth0 (`ip link` lists them)"
+        )),
+        Some(_) => {}
+    }
+    address
+}
+
 fn mock_server(words: &[String]) -> Result<Command, Problems> {
     let table: Vec<&'static Flag> = flags::MOCK.iter().collect();
     let mut problems = Problems::default();
@@ -214,16 +231,7 @@ fn mock_server(words: &[String]) -> Result<Command, Problems> {
         return Ok(Command::Print(manual::help_mock_server()));
     }
     let default = MockPlan::default();
-    let host = match settings.text("--host").map(|text| (text, text.parse())) {
-        None => default.host,
-        Some((_, Ok(address))) => address,
-        Some((text, Err(_))) => {
-            problems.push(format!(
-                "--host {text:?} is no address; give an IPv4 or IPv6 address of this machine, such as 127.0.0.1 or ::1"
-            ));
-            default.host
-        }
-    };
+    let host = mock_host(&settings, &mut problems).unwrap_or(default.host);
     if !problems.is_empty() {
         return Err(problems);
     }

@@ -89,20 +89,10 @@ fn read(given: &str) -> Result<ProxyPlan, String> {
 
 /// RFC 7617: user and password, percent-decoded, joined by a colon, in base64.
 fn basic(user: &str) -> Result<String, String> {
-    let decoded = percent_decoded(user)
+    let decoded = url::percent_decoded(user)
         .ok_or_else(|| "has a % in its user name that begins no escape such as %40".to_owned())?;
     let encoded = base64::engine::general_purpose::STANDARD.encode(decoded);
     Ok(format!("Basic {encoded}"))
-}
-
-pub(super) fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let mut parts = text.split('%');
-    let mut out: Vec<u8> = parts.next()?.bytes().collect();
-    for part in parts {
-        out.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
-        out.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    Some(out)
 }
 
 #[cfg(test)]

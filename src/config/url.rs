@@ -104,6 +104,17 @@ pub fn join(url: &str, path: &str) -> Result<TargetUrl, String> {
     })
 }
 
+/// The bytes that a text with escapes such as `%40` means (RFC 3986 section 2.1); `None` where a `%` begins no escape.
+pub(super) fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('%');
+    let mut out: Vec<u8> = parts.next()?.bytes().collect();
+    for part in parts {
+        out.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        out.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    Some(out)
+}
+
 /// Host without brackets, its zone, and the port's text.
 type Authority<'a> = (String, Option<String>, Option<&'a str>);
 

@@ -52,6 +52,12 @@ impl ZonedAddress {
         fits.then_some(address)
     }
 
+    /// The same, in brackets or without.
+    pub(super) fn written(text: &str) -> Option<ZonedAddress> {
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        ZonedAddress::read(bare.unwrap_or(text))
+    }
+
     /// It is link-local, and nothing says on which interface.
     pub(super) fn lacks_zone(&self) -> bool {
         self.zone.is_none() && is_link_local(&self.ip)
@@ -89,7 +95,7 @@ pub(super) fn of_url(text: &str) -> Result<ZonedAddress, String> {
         return Ok(ip.into());
     };
     let zone = zone.strip_prefix("25").unwrap_or(zone);
-    let decoded = super::proxy::percent_decoded(zone).and_then(|zone| String::from_utf8(zone).ok());
+    let decoded = super::url::percent_decoded(zone).and_then(|zone| String::from_utf8(zone).ok());
     let Some(zone) = decoded.filter(|zone| is_name(zone)) else {
         return Err(format!(
             "has [{text}], whose zone is no name or number of a network interface; write [fe80::1%25eth0]"

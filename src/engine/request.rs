@@ -406,6 +406,7 @@ impl Engine {
         if let Some(head) = &mut flight.exchange.head {
             head.keep_alive = false;
         }
+        flight.exchange.link.left_open = true;
         self.finish(conn, Outcome::Success, now);
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Observed {
     streamed: u64,
     /// Of those, without `[DONE]` where that ends one.
     undone: u64,
+    /// Whose bodies the server did not end within the time that it has for that after `[DONE]`.
+    left_open: u64,
     /// With two content events or more.
     comparable: u64,
     whole: u64,
@@ -63,6 +65,7 @@ impl Observed {
             let events = record.chunks.len() as u64;
             self.streamed += 1;
             self.undone += u64::from(context.ends_with_done && !record.done_seen);
+            self.left_open += u64::from(record.trace.left_open);
             self.comparable += u64::from(events > 1);
             self.whole += u64::from(record.whole_in_one_read);
             self.content_events += events;
@@ -85,6 +88,7 @@ impl Observed {
         self.success += other.success;
         self.streamed += other.streamed;
         self.undone += other.undone;
+        self.left_open += other.left_open;
         self.comparable += other.comparable;
         self.whole += other.whole;
         self.content_events += other.content_events;
@@ -118,6 +122,7 @@ impl Observed {
             self.bursts(),
             self.untold(),
             self.undone(),
+            self.left_open(),
             self.several_choices(),
             self.packed(),
         ];
@@ -190,6 +195,17 @@ impl Observed {
             format!(
                 "No DONE: {} of {} streams ended without [DONE]; a finish_reason says that they are whole.",
                 grouped(self.undone),
+                grouped(self.streamed)
+            )
+        })
+    }
+
+    fn left_open(&self) -> Option<String> {
+        (self.left_open > 0).then(|| {
+            format!(
+                "Left open: the server did not end the body of {} of {} streams within 1 s of [DONE]. Latencies are without that second, but each \
+                 held its slot for it, so that a load of a given concurrency has fewer requests; and its connection was closed.",
+                grouped(self.left_open),
                 grouped(self.streamed)
             )
         })

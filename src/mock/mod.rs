@@ -4,8 +4,8 @@
 //! cannot pass twice.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::config::MockPlan;
+use crate::config::{MockPlan, ZonedAddress};
 
 mod api;
 #[cfg(target_os = "linux")]
@@ -58,9 +58,19 @@ pub enum MockError {
     )]
     Listen {
         /// As planned.
-        host: IpAddr,
+        host: ZonedAddress,
         /// As planned.
         port: u16,
+        /// The system's word.
+        source: std::io::Error,
+    },
+    /// A link-local address is on an interface that is not there.
+    #[error(
+        "--host {host}: this machine has no such network interface with IPv6 ({source}); `ip link` lists those it has"
+    )]
+    Zone {
+        /// As planned.
+        host: ZonedAddress,
         /// The system's word.
         source: std::io::Error,
     },
@@ -98,8 +108,12 @@ pub struct Running {
 /// Starts a server as planned; it listens when this returns.
 pub fn start(plan: &MockPlan) -> Result<Running, MockError> {
     let cores = cores(plan)?;
-    let listener = listen(plan.host, plan.port).map_err(|source| MockError::Listen {
-        host: plan.host,
+    let place = place(plan).map_err(|source| MockError::Zone {
+        host: plan.host.clone(),
+        source,
+    })?;
+    let listener = listen(place).map_err(|source| MockError::Listen {
+        host: plan.host.clone(),
         port: plan.port,
         source,
     })?;
@@ -133,10 +147,19 @@ fn cores(plan: &MockPlan) -> Result<usize, MockError> {
     }
 }
 
+/// Where to listen. The system knows the number of a zone's interface.
+fn place(plan: &MockPlan) -> std::io::Result<SocketAddr> {
+    let MockPlan { host, port, .. } = plan;
+    if host.zone.is_none() {
+        return Ok(SocketAddr::new(host.ip, *port));
+    }
+    let mut found = (host.to_string(), *port).to_socket_addrs()?;
+    found.next().ok_or_else(|| ErrorKind::NotFound.into())
+}
+
 /// The standard library's queue of 128 overflows when a thousand clients connect at once, and each that is turned away tries
 /// again only after a second.
-fn listen(host: IpAddr, port: u16) -> std::io::Result<TcpListener> {
-    let address = SocketAddr::from((host, port));
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -201,6 +224,12 @@ impl Running {
     /// Base URL, without a trailing slash.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        match (&self.shared.plan.host.zone, self.address) {
+            // RFC 6874: the percent sign is escaped.
+            (Some(zone), SocketAddr::V6(v6)) => {
+                format!("http://[{}%25{zone}]:{}", v6.ip(), v6.port())
+            }
+            (_, address) => format!("http://{address}"),
+        }
     }
 }

@@ -173,6 +173,8 @@ pub struct Trace {
     pub reused: bool,
     /// The request was sent again on a new connection after a pooled one proved closed.
     pub resent: bool,
+    /// The reply was taken as whole although the server had not ended its body within a second of `[DONE]`.
+    pub left_open: bool,
     /// Length of the connection's set-up, when that was over before the request: it was opened ahead, and this is its first request.
     pub set_up_ahead: Option<Nanos>,
     /// Connection set-up began; `None` on a reused connection, and on one that was opened ahead.

@@ -258,6 +258,8 @@ pub struct Link {
     pub ahead: bool,
     /// A pooled connection turned out closed before any response byte, and the request was sent again on a new one.
     pub resent: bool,
+    /// The reply was taken as whole although the peer did not end its body: not within the time that it has for that after `[DONE]`.
+    pub left_open: bool,
     /// Local port, 0 when unknown.
     pub local_port: u16,
     /// Index into the target's addresses.

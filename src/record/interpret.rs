@@ -112,23 +112,14 @@ impl Interpreter {
             Some(made) => made.needs_reply(),
             None => conversation.is_some_and(|found| found.context == ContextMode::LiveReplies),
         };
-        let due = exchange.ticks.due;
         Record {
             id: exchange.id,
             request_uuid: exchange.request_uuid,
             conversation_id,
             wall_start_ns: calibration.wall_ns(moments.start),
             monotonic_start_ns: calibration.monotonic_ns(moments.start),
-            lateness: if due == Tick::NEVER {
-                Nanos(0)
-            } else {
-                calibration.between(due, moments.start)
-            },
-            slot_wait: if due == Tick::NEVER || exchange.ticks.slot == Tick::NEVER {
-                Nanos(0)
-            } else {
-                calibration.between(due, exchange.ticks.slot)
-            },
+            lateness: moments.since_due(moments.start),
+            slot_wait: moments.since_due(exchange.ticks.slot),
             head_received: moments.at(exchange.ticks.head_received),
             end: moments.end(),
             last_response: moments.last_response(&reading),
@@ -289,6 +280,7 @@ impl Interpreter {
         Trace {
             reused: link.reused,
             resent: link.resent,
+            left_open: link.left_open,
             set_up_ahead: link
                 .ahead
                 .then(|| moments.calibration.between(ticks.connect_start, connected)),
@@ -338,6 +330,15 @@ struct Moments<'a> {
 impl Moments<'_> {
     fn at(&self, tick: Tick) -> Option<Nanos> {
         (tick != Tick::NEVER).then(|| self.calibration.between(self.start, tick))
+    }
+
+    /// From the time the request was due to `tick`; zero for one that had no time, or a `tick` that never was.
+    fn since_due(&self, tick: Tick) -> Nanos {
+        let due = self.exchange.ticks.due;
+        if due == Tick::NEVER || tick == Tick::NEVER {
+            return Nanos(0);
+        }
+        self.calibration.between(due, tick)
     }
 
     /// Arrival of a read; a mark without a read falls back to the end.

@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 use super::links::{https, test_file};
 use super::relays::Proxy;
 use super::server::{Script, Server};
-use super::tool::{Run, Tool};
+use super::tool::{Mock, Run, Tool};
 
 /// An address that answers nothing: its listener's queue is full, so that the kernel drops what comes.
 struct Dead {
@@ -162,4 +162,45 @@ fn ipv6_is_reached_by_name_and_from_its_own_addresses() {
             assert!(run.stdout.contains("two.test at [::1]:"), "{flags}: {run}");
         }
     }
+}
+
+/// (link-local address, name of its interface) of this machine; a machine without one has nothing to test here.
+fn link_local() -> Vec<(std::net::Ipv6Addr, String)> {
+    let list = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let lines = list.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ip = u128::from_str_radix(words.first()?, 16).ok()?;
+        Some((ip.into(), (*words.last()?).to_owned()))
+    });
+    let lines = lines.filter(|(ip, _): &(std::net::Ipv6Addr, _)| ip.is_unicast_link_local());
+    lines.collect()
+}
+
+#[test]
+fn the_built_in_server_listens_on_link_local_addresses() {
+    for (ip, interface) in link_local() {
+        for host in [format!("{ip}%{interface}"), format!("[{ip}%{interface}]")] {
+            let server = Mock::start(&format!("--host {host} --ttft 1 --itl 1 --tokens 2"));
+            let begin = format!("http://[{ip}%25{interface}]:");
+            assert!(server.url.starts_with(&begin), "{}", server.url);
+            let run = Tool::profile(&format!(
+                "--model m --url {} --tokenizer gpt2 --isl 4 --request-count 2 --artifact-dir out --ui-type none",
+                server.url
+            ));
+            assert_eq!(run.run().counts(), [2, 2, 0, 0], "{host}");
+        }
+    }
+    let refused = std::process::Command::new(super::tool::PROGRAM)
+        .args([
+            "mock-server",
+            "--port",
+            "0",
+            "--host",
+            "fe80::1%no-such-one",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("--host fe80::1%no-such-one: "), "{said}");
 }

@@ -25,6 +25,8 @@ pub enum Step {
     Stop,
     /// After a part: an event that says so.
     Error(String),
+    /// After a part: `[DONE]`.
+    Done,
     /// After a part: the end of the body, as its framing has it.
     End,
     /// A reply that is not streamed.
@@ -110,6 +112,7 @@ fn step_of(text: &str) -> Step {
         }
         "stop" => Step::Stop,
         "error" => Step::Error(rest.to_owned()),
+        "done" => Step::Done,
         "end" => Step::End,
         "whole" => Step::Whole(rest.to_owned()),
         "json" => Step::Json(rest.to_owned()),
@@ -451,6 +454,7 @@ impl Link {
                 Step::Error(message) => {
                     self.write(&event(&json!({"error": {"message": message}})))?;
                 }
+                Step::Done => self.write(&chunk("data: [DONE]\n\n"))?,
                 Step::End => self.write_last("0\r\n\r\n", open)?,
                 Step::Json(text) => {
                     let body = serde_json::from_str(text).unwrap();

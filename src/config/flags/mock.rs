@@ -7,7 +7,7 @@ use super::{Flag, Kind::*, MOST, Status, working_table};
 /// Flags of the built-in server.
 pub const MOCK: &[Flag] = working_table! {
     "Mock server" {
-        ["--host"] Text, "127.0.0.1", "Address to listen on, IPv4 or IPv6; ::1 is loopback's. It serves anybody who can reach it.";
+        ["--host"] Text, "127.0.0.1", "Address to listen on, IPv4 or IPv6; ::1 is loopback's, a link-local one says on which interface it is (fe80::1%eth0). It serves anybody who can reach it.";
         ["--port"] Integer(0, 65_535), "0", "Port on that address; 0 picks a free one.";
         ["--ttft"] Between(0.0, 86_400_000.0), "50", "Milliseconds from a request's last byte to its first content event.";
         ["--itl"] Between(0.0, 86_400_000.0), "10", "Milliseconds for each further token.";
