@@ -256,7 +256,7 @@ fn usage_differences(record: &Record, context: &Context) -> [Option<(usize, f64)
     [
         percent(
             index!("usage_prompt_tokens_diff_pct"),
-            usage.prompt_tokens,
+            usage.prompt_tokens.filter(|_| !context.server_counts_words),
             tokens.client_input.or(tokens.input),
         ),
         percent(
