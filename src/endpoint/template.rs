@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use minijinja::Environment;
+use minijinja::{Environment, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Dialect, Request, Seen};
@@ -13,7 +13,7 @@ use super::found::Answer;
 use super::{ApiError, Input, Parsed, Piece, parts, raw};
 use crate::config::EndpointPlan;
 use crate::dataset::{MediaKind, Turn};
-use crate::jinja::Jinja;
+use crate::jinja::{Jinja, STEPS_MAX};
 
 /// Templates that have a name.
 const NAMED: &[(&str, &str)] = &[("nv-embedqa", r#"{"text": {{ texts|tojson }}}"#)];
@@ -82,10 +82,10 @@ impl Template {
         let rendered = self
             .template
             .render(minijinja::Value::from_serialize(self.variables(turn)))
-            .map_err(|error| format!("{NAME} {}", place(&error)))?;
+            .map_err(|error| format!("--extra-inputs {NAME} {}", place(&error)))?;
         let mut body: Value = serde_json::from_str(&rendered).map_err(|error| {
             format!(
-                "{NAME} does not render JSON: {error} of what it renders; write texts as {{{{ text|tojson }}}}"
+                "--extra-inputs {NAME} does not render JSON: {error} of what it renders; write texts as {{{{ text|tojson }}}}"
             )
         })?;
         if let Value::Object(fields) = &mut body {
@@ -192,8 +192,11 @@ fn place(error: &minijinja::Error) -> String {
     let line = error
         .line()
         .map_or_else(String::new, |line| format!("line {line}: "));
-    let detail = error
-        .detail()
-        .map_or_else(|| error.kind().to_string(), str::to_owned);
+    let detail = match error.kind() {
+        ErrorKind::OutOfFuel => format!("it takes more than {STEPS_MAX} steps"),
+        kind => error
+            .detail()
+            .map_or_else(|| kind.to_string(), str::to_owned),
+    };
     format!("{line}{detail}")
 }

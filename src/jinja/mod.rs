@@ -29,7 +29,7 @@ pub const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 
 /// Steps that one rendering may take, guards included. A long conversation takes some thousand a message; a template that asks for
 /// more is taken for one that does not end.
-const FUEL: u64 = 15_000_000;
+pub const STEPS_MAX: u64 = 15_000_000;
 
 /// How deep macros may call each other.
 const RECURSION_MAX: usize = 200;
@@ -91,7 +91,7 @@ impl Jinja {
         }
         // Else an error keeps the template's variables, and prints them without an end where they hold each other.
         environment.set_debug(false);
-        environment.set_fuel(Some(FUEL));
+        environment.set_fuel(Some(STEPS_MAX));
         environment.set_recursion_limit(RECURSION_MAX);
         guard::register(&mut environment);
         let whitespace = WhitespaceConfig {
