@@ -31,6 +31,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=20, help="of each reply")
     parser.add_argument("--rate", type=float, default=2, help="tokens a second of each stream")
     parser.add_argument("--rounds", type=int, default=2, help="requests of each stream, one after the other")
+    parser.add_argument("--together", type=float, help="tokens a second of all streams together, and as many tokens in all, whatever their number; --rounds is that of the most streams")
     parser.add_argument("--connects", type=float, default=2_500, help="streams begun a second at the start")
     parser.add_argument("--tls", action="store_true", help="over TLS, which nginx takes off on the server's core")
     parser.add_argument("--flags", default="", help="further flags of the client, in one word")
@@ -41,7 +42,11 @@ def main():
 
 def body(arguments, folder):
     rows, runs, base, failed = [], [], None, False
+    rounds = arguments.rounds
     for streams in arguments.streams:
+        if arguments.together:
+            arguments.rate = arguments.together / streams
+            arguments.rounds = max(1, round(rounds * max(arguments.streams) / streams))
         repeats = [measure(arguments, folder, streams) for _ in range(arguments.repeats)]
         runs += repeats
         row = rig.medians(repeats)
