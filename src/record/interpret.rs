@@ -113,22 +113,18 @@ impl Interpreter {
             None => conversation.is_some_and(|found| found.context == ContextMode::LiveReplies),
         };
         let due = exchange.ticks.due;
+        let since_due = |tick: Tick| {
+            let known = due != Tick::NEVER && tick != Tick::NEVER;
+            known.then(|| calibration.between(due, tick))
+        };
         Record {
             id: exchange.id,
             request_uuid: exchange.request_uuid,
             conversation_id,
             wall_start_ns: calibration.wall_ns(moments.start),
             monotonic_start_ns: calibration.monotonic_ns(moments.start),
-            lateness: if due == Tick::NEVER {
-                Nanos(0)
-            } else {
-                calibration.between(due, moments.start)
-            },
-            slot_wait: if due == Tick::NEVER || exchange.ticks.slot == Tick::NEVER {
-                Nanos(0)
-            } else {
-                calibration.between(due, exchange.ticks.slot)
-            },
+            lateness: since_due(moments.start).unwrap_or_default(),
+            slot_wait: since_due(exchange.ticks.slot).unwrap_or_default(),
             head_received: moments.at(exchange.ticks.head_received),
             end: moments.end(),
             last_response: moments.last_response(&reading),
@@ -154,11 +150,7 @@ impl Interpreter {
             trace: self.trace(&moments),
             finish_reason: reading.finish_reason.take(),
             text: keep_text.then_some(reading.text),
-            other_texts: if keep_text {
-                other_texts(reading.others)
-            } else {
-                Vec::new()
-            },
+            other_texts: other_texts(reading.others, keep_text),
         }
     }
 
@@ -312,8 +304,11 @@ impl Interpreter {
     }
 }
 
-/// Texts of the choices besides the first in the order of their indices.
-fn other_texts(others: Vec<Choice>) -> Vec<(u64, String)> {
+/// Texts of the choices besides the first in the order of their indices; none unless they are kept.
+fn other_texts(others: Vec<Choice>, keep: bool) -> Vec<(u64, String)> {
+    if !keep {
+        return Vec::new();
+    }
     let texts = others.into_iter().map(|choice| (choice.index, choice.text));
     let mut texts: Vec<(u64, String)> = texts.collect();
     texts.sort_unstable_by_key(|&(index, _)| index);
