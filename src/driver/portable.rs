@@ -293,6 +293,7 @@ async fn watch(shared: Rc<Shared>, timer: Rc<Timer>) {
 /// does. The number of those that did not end.
 async fn let_go(shared: &Rc<Shared>, timer: &Timer) -> io::Result<u64> {
     shared.over.set(true);
+    batch::wake_resumer(shared);
     timer.set(Duration::ZERO)?;
     sockets::close_all(shared);
     let mut in_vain = 0;

@@ -42,7 +42,7 @@ pub(super) struct Unfinished {
 /// Wakes the pump when it has paused: being a task that is ready, it makes monoio ask for ready sockets without waiting, and their tasks run
 /// before the pump does.
 pub(super) async fn resume(shared: Rc<Shared>) {
-    loop {
+    while !shared.over.get() {
         std::future::poll_fn(|context: &mut Context<'_>| {
             if shared.paused.take() {
                 return Poll::Ready(());
@@ -52,6 +52,14 @@ pub(super) async fn resume(shared: Rc<Shared>) {
         })
         .await;
         shared.wake();
+    }
+}
+
+/// Wakes the task of [`resume`].
+pub(super) fn wake_resumer(shared: &Shared) {
+    shared.paused.set(true);
+    if let Some(waker) = &*shared.resumer.borrow() {
+        waker.wake_by_ref();
     }
 }
 
@@ -138,10 +146,7 @@ impl Pump {
                 .replace(std::mem::take(&mut self.other_arena));
         }
         self.shared.wake_waiting();
-        self.shared.paused.set(true);
-        if let Some(waker) = &*self.shared.resumer.borrow() {
-            waker.wake_by_ref();
-        }
+        wake_resumer(&self.shared);
     }
 
     fn stamp(&mut self, conn: ConnId, tick: Tick, wall_ns: Option<u64>) -> Stamp {

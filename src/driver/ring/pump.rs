@@ -9,7 +9,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use socket2::Socket;
 
@@ -27,6 +26,7 @@ use super::links::{Links, State};
 use super::operations::{Kind, Memory};
 use super::{Completion, Mode, Ring, Wait};
 
+mod ending;
 mod sockets;
 
 /// Spinning workers let the network card's queue be polled this long for each look at a socket.
@@ -35,12 +35,6 @@ const BUSY_POLL_MICROS: u32 = 50;
 /// With so many completions at hand, or connections closed, what has completed is looked at before more is done: a long list of connects
 /// must not keep replies waiting, nor one of closes fill the queue.
 const READY_MOST: usize = 256;
-
-/// After the engine has finished, so many waits of [`LAST_WAIT`] in which no operation ends are enough.
-const LAST_WAITS: u32 = 100;
-
-/// See [`LAST_WAITS`].
-const LAST_WAIT: Duration = Duration::from_millis(10);
 
 /// Runs `engine` to its end on this thread, which must be the one that opened `ring`. Reads carry the kernel's stamp.
 pub fn run(
@@ -470,37 +464,5 @@ impl Pump {
             // An error means that the peer was first.
             let _ = link.socket.shutdown(std::net::Shutdown::Both);
         }
-    }
-
-    /// Closes every socket and waits for the kernel to let go of them. Linux 6.13 and later end some 20 operations in one wait, so it
-    /// is not the waits that are bounded, but those in which nothing ends.
-    fn close_all(&mut self) -> io::Result<()> {
-        for (index, place) in self.links.places().into_iter().enumerate() {
-            let closing = self
-                .links
-                .at(place)
-                .is_none_or(|l| l.state == State::Closing);
-            if !closing {
-                self.close_place(place)?;
-            }
-            // As in the load: a long list of closes must not fill the queue of completions.
-            if index % READY_MOST == READY_MOST - 1 {
-                self.enter(Wait::No)?;
-                self.deliver()?;
-            }
-        }
-        let mut in_vain = 0;
-        while self.links.count() > 0 && in_vain < LAST_WAITS {
-            let before = self.ring.busy();
-            self.enter(Wait::For(LAST_WAIT))?;
-            self.deliver()?;
-            in_vain = if self.ring.busy() < before {
-                0
-            } else {
-                in_vain + 1
-            };
-        }
-        self.tally.held = self.links.count() as u64;
-        Ok(())
     }
 }
