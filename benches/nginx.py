@@ -4,10 +4,9 @@ In: the server's address, a folder. Out: addresses that speak TLS, or plain HTTP
 """
 import pathlib
 import shutil
-import socket
 import subprocess
-import time
 
+import programs
 import rig
 
 TLS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "e2e" / "tls"
@@ -27,7 +26,7 @@ class Nginx:
         self.core, self.folder, self.upstream = core, pathlib.Path(folder).resolve() / "nginx", upstream.removeprefix("http://")
         self.processes = processes
         # A retry is cheaper than a port that somebody else took meanwhile.
-        self.ports = [free_port() for _ in range(3)]
+        self.ports = [programs.free_port() for _ in range(3)]
         self.url = f"https://127.0.0.1:{self.ports[0]}"
         self.large_urls = {"https": f"https://127.0.0.1:{self.ports[1]}", "http": f"http://127.0.0.1:{self.ports[2]}"}
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -62,25 +61,14 @@ http {{
         words = ["nginx", "-c", self.folder / "config", "-p", self.folder, "-e", self.folder / "error.log"]
         self.process = subprocess.Popen(
             [str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=rig.pin(self.core))
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", self.ports[0]), 1).close()
-                return self
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.05)
+        if programs.listens(self.process, self.ports[0]):
+            return self
         self.__exit__()
         error = (self.folder / "error.log").read_text(errors="replace") if (self.folder / "error.log").exists() else ""
         raise rig.RigError(f"nginx did not start: {error[-500:]}")
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        programs.end(self.process, 20)
 
 
 def large_reply(large_bytes):
@@ -89,9 +77,3 @@ def large_reply(large_bytes):
     event = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}\n\n'
     comment = b": " + b"x" * 15_996 + b"\n\n"
     return event + comment * (large_bytes // len(comment)) + b"data: [DONE]\n\n"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -13,6 +13,7 @@ mod buffers;
 mod choice;
 mod descriptors;
 mod facts;
+mod last_waits;
 mod limits;
 mod pace;
 #[cfg(target_os = "linux")]

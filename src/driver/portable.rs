@@ -21,6 +21,7 @@ use monoio::net::TcpStream;
 use crate::clock::{Clock, KernelClock, Tick};
 use crate::engine::Engine;
 
+use super::last_waits::LastWaits;
 use super::pace::Timer;
 use super::probe::{Backend, RING_ENTRIES};
 use super::socket::{SocketOptions, Sockets};
@@ -38,10 +39,7 @@ use batch::{Arena, Unfinished};
 /// Most bytes that one read takes.
 const READ_BYTES: usize = 64 << 10;
 
-/// After the engine has finished, so many waits of [`LAST_WAIT`] in which no task ends are enough.
-const LAST_WAITS: u32 = 1_000;
-
-/// See [`LAST_WAITS`].
+/// Length of one wait for tasks to end when the engine has finished.
 const LAST_WAIT: Duration = Duration::from_millis(1);
 
 /// What is asked of this driver.
@@ -296,16 +294,15 @@ async fn let_go(shared: &Rc<Shared>, timer: &Timer) -> io::Result<u64> {
     batch::wake_resumer(shared);
     timer.set(Duration::ZERO)?;
     sockets::close_all(shared);
-    let mut in_vain = 0;
+    let mut waits = LastWaits::new(LAST_WAIT);
     // Each task has a hold on it, and this one.
-    while Rc::strong_count(shared) > 1 && in_vain < LAST_WAITS {
+    while let Some(wait) = waits.next()
+        && Rc::strong_count(shared) > 1
+    {
         let before = Rc::strong_count(shared);
-        for waker in shared.waiting.take() {
-            waker.wake();
-        }
-        monoio::time::sleep(LAST_WAIT).await;
-        let ended = Rc::strong_count(shared) < before;
-        in_vain = if ended { 0 } else { in_vain + 1 };
+        shared.wake_waiting();
+        monoio::time::sleep(wait).await;
+        waits.over(before, Rc::strong_count(shared));
     }
     Ok(Rc::strong_count(shared) as u64 - 1)
 }

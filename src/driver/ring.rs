@@ -23,6 +23,7 @@ use crate::clock::{Clock, Tick};
 
 use super::Pause;
 use super::buffers::{Buffers, GROUP};
+use super::last_waits::LastWaits;
 use super::stamping::CONTROL_BYTES;
 use super::window::READS_MOST;
 
@@ -43,11 +44,8 @@ use operations::{Kind, Memory, Operation, Operations};
 /// A ring that refuses to be entered this often in a row is given up.
 const REFUSALS_MOST: u32 = 10_000;
 
-/// When a ring is closed, so many waits of [`CLOSE_STEP`] in which no operation ends are enough.
-const CLOSE_STEPS: u32 = 100;
-
-/// See [`CLOSE_STEPS`].
-const CLOSE_STEP: Duration = Duration::from_millis(10);
+/// Length of one wait for operations that are still under way when a ring is closed.
+const LAST_WAIT: Duration = Duration::from_millis(10);
 
 /// A worker's ring with its receive buffers. It belongs to the thread that opened it.
 pub struct Ring {
@@ -380,17 +378,20 @@ impl Drop for Ring {
         // Not all at once: for each that it ends the kernel would look at all others again.
         let keys = self.operations.keys();
         let cancelled = keys.into_iter().try_for_each(|key| self.cancel(0, key));
-        let mut in_vain = 0;
-        while cancelled.is_ok() && self.busy() > 0 && in_vain < CLOSE_STEPS {
+        let mut waits = LastWaits::new(LAST_WAIT);
+        while let Some(wait) = waits.next()
+            && cancelled.is_ok()
+            && self.busy() > 0
+        {
             let before = self.busy();
-            if self.enter(Wait::For(CLOSE_STEP)).is_err() {
+            if self.enter(Wait::For(wait)).is_err() {
                 break;
             }
             self.reap(&clock, &mut done);
             for completion in done.drain(..) {
                 drop(self.operation(&completion));
             }
-            in_vain = if self.busy() < before { 0 } else { in_vain + 1 };
+            waits.over(before, self.busy());
         }
         if self.busy() > 0 {
             // The kernel did not let go: a leak is better than memory that it may still write.

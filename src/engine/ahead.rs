@@ -10,8 +10,8 @@ use super::Engine;
 /// Room is made for at most this many events; a longer reply grows as it comes.
 const EVENTS_MOST: usize = 8_192;
 
-/// Room is made for at most so much body.
-const BODY_BYTES_MOST: usize = 2 << 20;
+/// Room is made for at most so much body. An exchange that is used again keeps as much, since it is not made room in twice.
+pub const BODY_BYTES_MOST: usize = 2 << 20;
 
 /// Events beside those of tokens: a role, a finish reason, usage, `[DONE]`.
 const OTHER_EVENTS: usize = 4;

@@ -35,6 +35,7 @@ mod tunnel;
 mod unsent;
 mod waits;
 
+pub use ahead::BODY_BYTES_MOST;
 pub use arrived::Arrived;
 pub use border::{
     ConnectRules, Control, Counts, Leftover, Setup, Sink, Stop, Target, TlsTarget, Workload,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::engine::Sink;
+use crate::engine::{BODY_BYTES_MOST, Sink};
 use crate::metric::health::Backlog;
 use crate::record::Exchange;
 
@@ -21,9 +21,6 @@ const SPARES: usize = 1_024;
 
 /// Bytes that these hold together. A recorder that was behind for a while returns many, and long replies make each of them large.
 const SPARE_BYTES: usize = 32 << 20;
-
-/// A recycled exchange keeps no larger body buffer than this.
-const KEPT_BODY_BYTES: usize = 2 << 20;
 
 /// A worker's end.
 pub(super) struct WorkerEnd {
@@ -182,7 +179,7 @@ impl RecorderEnd {
     /// Gives an exchange back for another request.
     pub(super) fn recycle(&mut self, mut exchange: Box<Exchange>) {
         exchange.clear();
-        exchange.body.shrink_to(KEPT_BODY_BYTES);
+        exchange.body.shrink_to(BODY_BYTES_MOST);
         let bytes = exchange.capacity_bytes();
         if self.sums.spare_bytes.load(Ordering::Relaxed) + bytes > SPARE_BYTES {
             return;
@@ -207,10 +204,10 @@ mod tests {
             exchange.body = Vec::with_capacity(bytes);
             exchange
         };
-        let fitting = SPARE_BYTES / KEPT_BODY_BYTES;
+        let fitting = SPARE_BYTES / BODY_BYTES_MOST;
         for _ in 0..2 {
             for _ in 0..fitting + 5 {
-                recorder.recycle(used(KEPT_BODY_BYTES));
+                recorder.recycle(used(BODY_BYTES_MOST));
             }
             let kept = (0..fitting + 5).filter(|_| worker.blank().body.capacity() > 0);
             assert_eq!(kept.count(), fitting);

@@ -18,6 +18,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "benches"))
 import join  # noqa: E402
+import programs  # noqa: E402
 import records  # noqa: E402
 import server_log  # noqa: E402
 
@@ -112,12 +113,7 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        programs.end(self.process, 20)
 
 
 def profile(tool, place, url, folder, flags):

@@ -3,11 +3,14 @@
 In: its command, up to the port's number. Out: its URL, once it answers. Never: a process that stays.
 """
 import os
-import socket
+import pathlib
 import subprocess
 import sys
 import time
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "benches"))
+import programs  # noqa: E402
 
 
 class Served:
@@ -17,9 +20,7 @@ class Served:
         self.words, self.health, self.log, self.settings = words, health, log, settings
 
     def __enter__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = programs.free_port()
         words = [str(word) for word in [*self.words, port]]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, env=os.environ | self.settings)
@@ -36,8 +37,4 @@ class Served:
         sys.exit("a server did not start:\n" + self.log.read_text()[-2000:])
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        programs.end(self.process, 10)

@@ -8,7 +8,6 @@ import pathlib
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "benches"))
+import programs  # noqa: E402
+
 TLS = ROOT / "tests/e2e/tls"
 SKIPPED = 77
 REQUESTS, EVENTS = 40, 16
@@ -38,7 +40,7 @@ class Terminator:
     def __init__(self, folder, upstream, options):
         self.folder, self.upstream, self.options = folder, upstream.removeprefix("http://"), options
         self.certificate = options.get("certificate", TLS / "server.pem")
-        self.port = free_port()
+        self.port = programs.free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.access = folder / "access.log"
         self.access.unlink(missing_ok=True)
@@ -47,23 +49,13 @@ class Terminator:
         (self.folder / "config").write_text(self.config())
         self.out = open(self.access, "a") if self.writes_to_output else subprocess.DEVNULL
         self.process = subprocess.Popen(self.command(), stdout=self.out, stderr=subprocess.STDOUT if self.writes_to_output else subprocess.DEVNULL)
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.05)
+        if programs.listens(self.process, self.port):
+            return self
         self.__exit__()
         raise Wrong(f"{self.name} did not start: {shlex.join(map(str, self.command()))}")
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        programs.end(self.process, 10)
         if self.writes_to_output:
             self.out.close()
 
@@ -138,12 +130,6 @@ frontend front
 backend behind
   server one {self.upstream}
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class MockServer:

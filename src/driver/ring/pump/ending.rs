@@ -3,18 +3,12 @@
 //! In: sockets that are still open when the engine has finished. Out: none, or how many the kernel held. Never: waits without an end.
 
 use std::io;
-use std::time::Duration;
 
-use crate::driver::ring::Wait;
+use crate::driver::last_waits::LastWaits;
 use crate::driver::ring::links::State;
+use crate::driver::ring::{LAST_WAIT, Wait};
 
 use super::{Pump, READY_MOST};
-
-/// After the engine has finished, so many waits of [`LAST_WAIT`] in which no operation ends are enough.
-const LAST_WAITS: u32 = 100;
-
-/// See [`LAST_WAITS`].
-const LAST_WAIT: Duration = Duration::from_millis(10);
 
 impl Pump {
     /// Closes every socket and waits for the kernel to let go of them. Linux 6.13 and later end some 20 operations in one wait, so it
@@ -34,16 +28,14 @@ impl Pump {
                 self.deliver()?;
             }
         }
-        let mut in_vain = 0;
-        while self.links.count() > 0 && in_vain < LAST_WAITS {
+        let mut waits = LastWaits::new(LAST_WAIT);
+        while let Some(wait) = waits.next()
+            && self.links.count() > 0
+        {
             let before = self.ring.busy();
-            self.enter(Wait::For(LAST_WAIT))?;
+            self.enter(Wait::For(wait))?;
             self.deliver()?;
-            in_vain = if self.ring.busy() < before {
-                0
-            } else {
-                in_vain + 1
-            };
+            waits.over(before, self.ring.busy());
         }
         self.tally.held = self.links.count() as u64;
         Ok(())
