@@ -20,6 +20,8 @@ import programs  # noqa: E402
 
 TLS = ROOT / "tests/e2e/tls"
 SKIPPED = 77
+# A terminator writes of a request after the client has its reply.
+LOG_S = 5
 REQUESTS, EVENTS = 40, 16
 # Certificates that the client is told to trust, and what it shows of its own.
 TRUST = ["--cacert", TLS / "ca.pem"]
@@ -63,10 +65,21 @@ class Terminator:
         self.process.kill()
         self.process.wait()
 
-    def requests(self):
-        """What its log says of each request: version, whether the session was resumed, ALPN, the connection."""
-        lines = self.access.read_text(errors="replace").splitlines()
-        return [line.split()[1:] for line in lines if line.startswith("seen ")]
+    def requests(self, awaited):
+        """What its log says of each request, once it has `awaited` of them: version, whether the session was resumed, ALPN, the connection."""
+        until = time.monotonic() + LOG_S
+        while True:
+            lines = self.access.read_text(errors="replace").split("\n")[:-1]
+            seen = [line.split()[1:] for line in lines if line.startswith("seen ")]
+            if len(seen) >= awaited or time.monotonic() > until:
+                return seen
+            time.sleep(0.02)
+
+    def complaints(self):
+        """What it wrote of its own faults, the end of it."""
+        errors = self.access if self.writes_to_output else self.folder / "error.log"
+        lines = errors.read_text(errors="replace").splitlines() if errors.exists() else []
+        return [line for line in lines if not line.startswith("seen ")][-5:]
 
 
 class Nginx(Terminator):
@@ -190,7 +203,7 @@ def holds(case, terminator, folder, expected):
         raise Wrong(f"errors: {dict(types)}")
     if events != expected:
         raise Wrong(f"other numbers of events than without TLS: {sum(events.values())} and {sum(expected.values())}")
-    seen = terminator.requests()
+    seen = terminator.requests(REQUESTS)
     if len(seen) != REQUESTS:
         raise Wrong(f"its log has {len(seen)} requests")
     versions, resumed, protocols, connections = (collections.Counter(column) for column in zip(*seen))
@@ -258,14 +271,23 @@ def check(kind, folder, tool):
     with MockServer(tool) as server:
         _, expected = run(tool, server.url, folder / "run", [])
         for case in [*cases(kind, folder), ("killed in mid-run", {}, None, None, None)]:
-            try:
-                with kind(folder, server.url, case[1]) as terminator:
-                    told = killed(terminator, folder) if case[2] is None else holds(case, terminator, folder, expected)
-                print(f"ok     {kind.name}, {case[0]}: {told}", flush=True)
-            except (Wrong, subprocess.TimeoutExpired, KeyError) as error:
-                faults += 1
-                print(f"WRONG  {kind.name}, {case[0]}: {error!r}", flush=True)
+            if attempt(kind, case, folder, server.url, expected, "UNSTEADY"):
+                continue
+            faults += not attempt(kind, case, folder, server.url, expected, "WRONG")
     return faults
+
+
+def attempt(kind, case, folder, url, expected, otherwise):
+    """Whether a case holds; when not, says so under the name `otherwise`, with what the terminator said."""
+    terminator = kind(folder, url, case[1])
+    try:
+        with terminator:
+            told = killed(terminator, folder) if case[2] is None else holds(case, terminator, folder, expected)
+    except (Wrong, subprocess.TimeoutExpired, KeyError) as error:
+        print(f"{otherwise}  {kind.name}, {case[0]}: {error!r}", *terminator.complaints(), sep="\n  ", flush=True)
+        return False
+    print(f"ok     {kind.name}, {case[0]}: {told}", flush=True)
+    return True
 
 
 def texts(folder):
