@@ -34,6 +34,24 @@ for _ in range(prompts):
 print(time.monotonic() - begin)
 """
 
+# How vllm-bench makes the same (its src/datasets/random.rs): ids in a row out of the vocabulary from a random place, decoded, encoded again,
+# cut and decoded, on all cores. Its library is the one below this package. Prints seconds, without those of loading.
+STEPS = """
+import random, sys, time
+from tokenizers import Tokenizer
+tokenizer, prompts, tokens = Tokenizer.from_file(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4])
+special = {id for id, added in tokenizer.get_added_tokens_decoder().items() if added.special}
+allowed = [id for id in sorted(tokenizer.get_vocab().values()) if id not in special]
+begin = time.monotonic()
+ids = []
+for number in range(prompts):
+    start = random.randrange(len(allowed)) + number
+    ids.append([allowed[(start + at) % len(allowed)] for at in range(tokens)])
+back = tokenizer.encode_batch(tokenizer.decode_batch(ids), add_special_tokens=False)
+tokenizer.decode_batch([one.ids[:tokens] for one in back])
+print(time.monotonic() - begin)
+"""
+
 # A log line begins with a moment, its level and what happened.
 LINE = re.compile(r"^(\S+) [A-Z]+ (.*)$", re.MULTILINE)
 
@@ -96,9 +114,9 @@ def of_aiperf(arguments, prompts, folder):
     return {"seconds": walls[1][0] - walls[0][0], "peak": walls[1][1]}
 
 
-def of_loop(arguments, prompts, folder):
+def of_loop(program, arguments, prompts, folder):
     corpus = pathlib.Path(__file__).resolve().parent.parent / "assets" / "shakespeare.txt"
-    _, peak = waited([arguments.loop, "-c", LOOP, arguments.loop_tokenizer, corpus, prompts, arguments.tokens], folder, None)
+    _, peak = waited([arguments.loop, "-c", program, arguments.loop_tokenizer, corpus, prompts, arguments.tokens], folder, None)
     return {"seconds": float((folder / "said.log").read_text(encoding="utf-8").split()[-1]), "peak": peak}
 
 
@@ -114,7 +132,8 @@ def body(arguments, folder):
         for tokenizer in arguments.tokenizers]
     if arguments.loop:
         count = arguments.loop_prompts
-        tasks.append(("a loop in Python", pathlib.Path(arguments.loop_tokenizer).name, count, lambda into: of_loop(arguments, count, into)))
+        for tool, program in (("a loop in Python", LOOP), ("vllm-bench's steps in Python", STEPS)):
+            tasks.append((tool, pathlib.Path(arguments.loop_tokenizer).name, count, lambda into, text=program: of_loop(text, arguments, count, into)))
     if arguments.aiperf:
         count = arguments.aiperf_prompts
         tasks.append(("AIPerf", arguments.aiperf_tokenizer, count, lambda into: of_aiperf(arguments, count, into)))
@@ -136,7 +155,7 @@ def arguments():
     parser.add_argument("--prompts", type=int, default=10_000, help="prompts that tokenring makes")
     parser.add_argument("--tokens", type=int, default=8_192, help="tokens of each")
     parser.add_argument("--tokenizers", nargs="+", default=["gpt2"], help="tokenring's tokenizers")
-    parser.add_argument("--loop", help="a Python with the package tokenizers, to measure a plain loop as well")
+    parser.add_argument("--loop", help="a Python with the package tokenizers, to measure a plain loop and vllm-bench's steps as well")
     parser.add_argument("--loop-tokenizer", help="the loop's tokenizer.json")
     parser.add_argument("--loop-prompts", type=int, default=200, help="prompts of the loop")
     parser.add_argument("--aiperf", help="path of the aiperf program, to measure it as well")
