@@ -44,8 +44,10 @@ class Terminator:
         self.certificate = options.get("certificate", TLS / "server.pem")
         self.port = programs.free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        self.access = folder / "access.log"
-        self.access.unlink(missing_ok=True)
+        self.access, self.errors = folder / "access.log", folder / "error.log"
+        # Cases share the folder.
+        for log in (self.access, self.errors):
+            log.unlink(missing_ok=True)
 
     def __enter__(self):
         (self.folder / "config").write_text(self.config())
@@ -77,7 +79,7 @@ class Terminator:
 
     def complaints(self):
         """What it wrote of its own faults, the end of it."""
-        errors = self.access if self.writes_to_output else self.folder / "error.log"
+        errors = self.access if self.writes_to_output else self.errors
         lines = errors.read_text(errors="replace").splitlines() if errors.exists() else []
         return [line for line in lines if not line.startswith("seen ")][-5:]
 
