@@ -6,6 +6,8 @@
 
 #[path = "metric/counts.rs"]
 mod counts;
+#[path = "metric/shelved.rs"]
+mod shelved;
 #[path = "metric/windows.rs"]
 mod windows;
 

@@ -23,12 +23,14 @@ mod replay;
 pub mod request;
 mod run;
 mod sent;
+mod series;
 pub mod slices;
 pub mod slo;
 mod sounds;
 mod spacing;
 mod sparse;
 pub mod steady;
+mod summary;
 mod sweepline;
 mod weighted;
 
@@ -36,6 +38,7 @@ pub use context::Context;
 pub use counts::{Compared, Counts, Flagged, Lengths, TemplateTokens};
 pub use frame::PhaseFrame;
 pub use run::Accumulator;
+pub use series::Shelf;
 pub use slices::{Slice, Slices};
 pub use steady::{Steady, SteadyState};
 

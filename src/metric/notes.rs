@@ -115,7 +115,7 @@ impl Observed {
     }
 
     /// One sentence each. `samples`: valid requests with a latency.
-    pub(super) fn notes(&self, samples: usize, counts: &Counts) -> Vec<String> {
+    pub(super) fn notes(&self, samples: u64, counts: &Counts) -> Vec<String> {
         let of_streams = [
             self.not_streamed(),
             self.whole_replies(),

@@ -1,28 +1,28 @@
 //! The metrics of a run.
 //!
-//! In: records, one by one, on any number of accumulators. Out: one [`Summary`]. Never: keeps a record, or drops one.
-//!
-//! Formulas are AIPerf 0.13's, with one difference on purpose: every rate is divided by the [`Window`] that the summary states as
-//! its benchmark duration. AIPerf divides by the phase's interval, idle ends included, and states another.
+//! In: records, one by one, on any number of accumulators. Out: their sums, of which `metric/summary.rs` makes a summary. Never: keeps a
+//! record, or drops one.
+
+use std::sync::Arc;
 
 use super::arrival::{self, Arrived};
 use super::by_token::ByToken;
 use super::error_groups::ErrorGroups;
 use super::gaps::Gaps;
-use super::lag::{LagHistogram, lag};
+use super::lag::lag;
 use super::notes::Observed;
 use super::registry::METRICS;
 use super::request::{self, index};
 use super::sent::SentRate;
-use super::steady::{self, Track};
-use super::sweepline::{self, Span};
-use super::{
-    Context, Counts, PhaseFrame, Stats, Steady, Summary, Value, Window, quantile, replay, slo,
-    spacing,
-};
+use super::series::{Series, Shelf};
+use super::steady::{self, Moment};
+use super::sweepline::Span;
+use super::{Context, Counts, PhaseFrame, Value, Window, slo, spacing};
+use crate::clock::Nanos;
 use crate::record::{Chunk, Record};
 
-/// Gathers the records of one phase. Values are kept exactly, 8 bytes each; only the gaps between content events go to a histogram.
+/// Gathers the records of one phase. Values are kept exactly, 8 bytes each, in memory or on a [`Shelf`]; only the gaps between content events
+/// go to a histogram.
 ///
 /// ```
 /// use tokenring::metric::{Accumulator, Context};
@@ -33,27 +33,28 @@ use crate::record::{Chunk, Record};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Accumulator {
-    context: Context,
-    /// Values by index in the registry.
-    series: Vec<Vec<f64>>,
+    pub(super) context: Context,
+    shelf: Option<Arc<dyn Shelf>>,
+    /// Values by index in the registry; most metrics have none.
+    pub(super) series: Vec<Option<Box<Series<f64>>>>,
     pub(super) gaps: Gaps,
     pub(super) token_gaps: Gaps,
-    pub(super) spans: Vec<Span>,
-    frame: Option<PhaseFrame>,
+    pub(super) spans: Series<Span>,
+    pub(super) frame: Option<PhaseFrame>,
     pub(super) arrived: Arrived,
-    sent: SentRate,
-    track: Track,
-    errors: ErrorGroups,
+    pub(super) sent: SentRate,
+    pub(super) moments: Series<Moment>,
+    pub(super) errors: ErrorGroups,
     pub(super) window: Option<Window>,
-    success_count: u64,
-    error_count: u64,
-    cancelled_count: u64,
+    pub(super) success_count: u64,
+    pub(super) error_count: u64,
+    pub(super) cancelled_count: u64,
     input_tokens: u64,
     output_tokens: u64,
-    good_count: u64,
-    counts: Counts,
-    by_token: ByToken,
-    observed: Observed,
+    pub(super) good_count: u64,
+    pub(super) counts: Counts,
+    pub(super) by_token: ByToken,
+    pub(super) observed: Observed,
 }
 
 impl Accumulator {
@@ -62,14 +63,15 @@ impl Accumulator {
     pub fn new(context: &Context) -> Accumulator {
         Accumulator {
             context: context.clone(),
-            series: vec![Vec::new(); METRICS.len()],
+            shelf: None,
+            series: vec![None; METRICS.len()],
             gaps: Gaps::new(),
             token_gaps: Gaps::new(),
-            spans: Vec::new(),
+            spans: Series::default(),
             frame: None,
             arrived: Arrived::default(),
             sent: SentRate::default(),
-            track: Track::default(),
+            moments: Series::default(),
             errors: ErrorGroups::default(),
             window: None,
             success_count: 0,
@@ -82,6 +84,13 @@ impl Accumulator {
             by_token: ByToken::default(),
             observed: Observed::default(),
         }
+    }
+
+    /// Keeps values on `shelf` until the end, but for the last thousand of each metric.
+    #[must_use]
+    pub fn shelved(mut self, shelf: Option<Arc<dyn Shelf>>) -> Accumulator {
+        self.shelf = shelf;
+        self
     }
 
     /// Says how the phase was planned and begun, before its first record comes. Without that there is no steady state, and every token
@@ -105,9 +114,12 @@ impl Accumulator {
     /// Takes in one record of the phase.
     pub fn add(&mut self, record: &Record) {
         self.observed.add(record, &self.context);
-        self.spans.push(Span::of(record, &self.context));
+        let shelf = self.shelf.clone();
+        self.spans
+            .push(Span::of(record, &self.context), shelf.as_ref());
         let values = self.gather(record, true);
-        self.track.add(record, values);
+        self.moments
+            .push(Moment::of(record, values), shelf.as_ref());
         self.add_arrived(record);
     }
 
@@ -162,11 +174,12 @@ impl Accumulator {
                 self.token_gaps.add_times(gap, tokens);
             }
         }
-        let series = &mut self.series;
+        let (series, shelf) = (&mut self.series, self.shelf.as_ref());
         let mut values = [f64::NAN; 3];
         request::each(record, &self.context, |index, value| {
             if let Value::One(value) = value {
-                series[index].push(value);
+                let values_of = series[index].get_or_insert_default();
+                values_of.push(value, shelf);
                 steady::note(&mut values, index, value);
             }
         });
@@ -176,15 +189,17 @@ impl Accumulator {
     /// Takes in all that `other`, of the same context, has seen. The order of merging changes no number.
     pub fn merge(&mut self, other: Accumulator) {
         for (mine, theirs) in self.series.iter_mut().zip(other.series) {
-            mine.extend(theirs);
+            if let Some(theirs) = theirs {
+                mine.get_or_insert_default().append(*theirs);
+            }
         }
         self.gaps.merge(&other.gaps);
         self.token_gaps.merge(&other.token_gaps);
-        self.spans.extend(other.spans);
+        self.spans.append(other.spans);
         self.frame = self.frame.or(other.frame);
         self.arrived.merge(other.arrived);
         self.sent.merge(other.sent);
-        self.track.merge(other.track);
+        self.moments.append(other.moments);
         self.errors.merge(other.errors);
         if let Some(window) = other.window {
             self.widen(window);
@@ -198,51 +213,6 @@ impl Accumulator {
         self.counts.merge(&other.counts);
         self.by_token.merge(other.by_token);
         self.observed.merge(&other.observed);
-    }
-
-    /// What the phase came to.
-    #[must_use]
-    pub fn summary(mut self) -> Summary {
-        let mut rows: Vec<Option<Stats>> = vec![None; METRICS.len()];
-        for (row, values) in rows.iter_mut().zip(&mut self.series) {
-            *row = quantile::distribution(values);
-        }
-        rows[index!("inter_chunk_latency")] = self.gaps.stats();
-        rows[index!("inter_token_gap")] = self.token_gaps.stats();
-        rows[index!("token_weighted_inter_token_latency")] = self.by_token.stats();
-        self.counts.fill(&mut rows);
-        self.adjusted(&mut rows);
-        self.scalars(&mut rows);
-        self.sent.fill(self.frame, &mut rows);
-        let lateness = &self.series[index!("credit_to_start_latency")];
-        replay::fill(lateness, self.frame, &mut rows);
-        if let Some(measured) = self.window {
-            let within = self.arrived.within(measured);
-            let window = self.frame.map_or(within, |frame| frame.window(within));
-            self.arrived.fill(window, &mut rows);
-        }
-        self.spans.sort_unstable();
-        sweepline::fill(&self.spans, self.window, &self.context, &mut rows);
-        let steady = self.frame.zip(self.window);
-        let mut steady = steady.map(|(frame, window)| self.track.steady(&frame, window));
-        if let Some(Steady::State(state)) = &mut steady {
-            self.context.keep(&mut state.rows);
-        }
-        let mut rows = quantile::finished(rows);
-        self.context.keep(&mut rows);
-        let samples = self.series[index!("request_latency")].len();
-        Summary {
-            rows,
-            errors: self.errors.groups(),
-            window: self.window.unwrap_or_default(),
-            success_count: self.success_count,
-            error_count: self.error_count,
-            cancelled_count: self.cancelled_count,
-            schedule_lag: LagHistogram::of(&self.series[index!("schedule_lag")]),
-            notes: self.observed.notes(samples, &self.counts),
-            counts: self.counts,
-            steady,
-        }
     }
 
     /// Valid records so far.
@@ -292,17 +262,22 @@ impl Accumulator {
         self.sent.add(record);
         let last = record.last_response.filter(|_| record.is_success());
         let effective = record.lateness + last.unwrap_or(record.end);
-        self.series[index!("credit_to_start_latency")].push(record.lateness.millis());
-        self.series[index!("effective_latency")].push(effective.millis());
+        self.keep(index!("credit_to_start_latency"), record.lateness);
+        self.keep(index!("effective_latency"), effective);
         if let Some(lag) = lag(record).filter(|_| record.cancelled || !record.is_success()) {
             // Those of successes come with their other values.
-            self.series[index!("schedule_lag")].push(lag.schedule.millis());
-            self.series[index!("slot_wait")].push(lag.slot.millis());
-            self.series[index!("client_lag")].push(lag.client.millis());
+            self.keep(index!("schedule_lag"), lag.schedule);
+            self.keep(index!("slot_wait"), lag.slot);
+            self.keep(index!("client_lag"), lag.client);
         }
         if let Some(setup) = request::connection_setup(record) {
-            self.series[index!("connection_setup")].push(setup.millis());
+            self.keep(index!("connection_setup"), setup);
         }
+    }
+
+    fn keep(&mut self, index: usize, value: Nanos) {
+        let series = self.series[index].get_or_insert_default();
+        series.push(value.millis(), self.shelf.as_ref());
     }
 
     fn add_success(&mut self, record: &Record) {
@@ -317,148 +292,9 @@ impl Accumulator {
             self.good_count += u64::from(slo::is_good(&values, &self.context.goodput));
         }
     }
-
-    /// `adj_*`: each error counts as an infinite wait. Only when there are errors, and values beside them.
-    fn adjusted(&self, rows: &mut [Option<Stats>]) {
-        let Ok(failures @ 1..) = usize::try_from(self.error_count) else {
-            return;
-        };
-        let pairs = [
-            (index!("adj_request_latency"), index!("request_latency")),
-            (
-                index!("adj_time_to_first_token"),
-                index!("time_to_first_token"),
-            ),
-            (
-                index!("adj_inter_token_latency"),
-                index!("inter_token_latency"),
-            ),
-            (index!("adj_decode_duration"), index!("decode_duration")),
-        ];
-        for (adjusted, base) in pairs {
-            let sorted = &self.series[base];
-            if !sorted.is_empty() {
-                rows[adjusted] = Some(quantile::with_failures(sorted, failures));
-            }
-        }
-    }
-
-    fn scalars(&self, rows: &mut [Option<Stats>]) {
-        let mut set = |index: usize, value: Option<f64>| rows[index] = value.map(Stats::scalar);
-        let Some(window) = self.window else { return };
-        let (valid, errors) = (self.success_count as f64, self.error_count as f64);
-        let completed = valid + errors;
-        set(index!("request_count"), Some(valid));
-        set(
-            index!("error_request_count"),
-            (errors > 0.0).then_some(errors),
-        );
-        set(index!("completed_request_count"), Some(completed));
-        set(
-            index!("request_error_rate"),
-            ratio(100.0 * errors, completed),
-        );
-        set(
-            index!("benchmark_duration"),
-            Some(window.length().seconds()),
-        );
-        set(index!("coalesced_events"), self.observed.coalesced_share());
-
-        let total = |index: usize| {
-            let values = &self.series[index];
-            (!values.is_empty()).then(|| values.iter().sum::<f64>())
-        };
-        for (sum, base) in TOTALS {
-            set(*sum, total(*base));
-        }
-        let (input, output) = (
-            total(index!("input_sequence_length")),
-            total(index!("output_sequence_length")),
-        );
-        let arrived = self.arrived.by_arrival.then(|| self.arrived.tokens());
-        let output = arrived.or(output);
-        let per_second = |value: Option<f64>| ratio(value?, window.length().seconds());
-        set(index!("request_throughput"), per_second(Some(valid)));
-        set(index!("input_token_throughput"), per_second(input));
-        set(index!("output_token_throughput"), per_second(output));
-        let both = input.zip(output).map(|(input, output)| input + output);
-        set(index!("total_token_throughput"), per_second(both));
-        let cache_read = total(index!("usage_prompt_cache_read_tokens"));
-        let prompt = total(index!("usage_prompt_tokens"));
-        let cached = cache_read.zip(prompt);
-        let cached = cached.and_then(|(read, prompt)| ratio(100.0 * read, prompt));
-        set(index!("overall_usage_prompt_cache_read_pct"), cached);
-        if !self.context.goodput.is_empty() {
-            let good = self.good_count as f64;
-            set(index!("good_request_count"), Some(good));
-            set(index!("good_request_fraction"), ratio(good, completed));
-            set(index!("goodput"), per_second(Some(good)));
-        }
-    }
 }
 
 /// The gaps of the record count: it is a whole stream, and streams were asked for.
 pub(super) fn has_gaps(record: &Record, context: &Context) -> bool {
     context.streaming && record.streamed && record.is_success() && !record.cancelled
-}
-
-/// Sums, each with the metric it sums.
-const TOTALS: &[(usize, usize)] = &[
-    (index!("total_isl"), index!("input_sequence_length")),
-    (index!("total_osl"), index!("output_sequence_length")),
-    (index!("total_output_tokens"), index!("output_token_count")),
-    (
-        index!("total_reasoning_tokens"),
-        index!("reasoning_token_count"),
-    ),
-    (index!("total_error_isl"), index!("error_isl")),
-    (
-        index!("total_usage_prompt_tokens"),
-        index!("usage_prompt_tokens"),
-    ),
-    (
-        index!("total_usage_prompt_cache_read_tokens"),
-        index!("usage_prompt_cache_read_tokens"),
-    ),
-    (
-        index!("total_usage_prompt_cache_write_tokens"),
-        index!("usage_prompt_cache_write_tokens"),
-    ),
-    (
-        index!("total_usage_prompt_cache_miss_tokens"),
-        index!("usage_prompt_cache_miss_tokens"),
-    ),
-    (
-        index!("total_usage_prompt_audio_tokens"),
-        index!("usage_prompt_audio_tokens"),
-    ),
-    (
-        index!("total_usage_completion_tokens"),
-        index!("usage_completion_tokens"),
-    ),
-    (
-        index!("total_usage_reasoning_tokens"),
-        index!("usage_reasoning_tokens"),
-    ),
-    (
-        index!("total_usage_completion_audio_tokens"),
-        index!("usage_completion_audio_tokens"),
-    ),
-    (
-        index!("total_usage_accepted_prediction_tokens"),
-        index!("usage_accepted_prediction_tokens"),
-    ),
-    (
-        index!("total_usage_rejected_prediction_tokens"),
-        index!("usage_rejected_prediction_tokens"),
-    ),
-    (
-        index!("total_usage_total_tokens"),
-        index!("usage_total_tokens"),
-    ),
-];
-
-/// `value / divisor`, where that is a number.
-fn ratio(value: f64, divisor: f64) -> Option<f64> {
-    (divisor > 0.0).then(|| value / divisor)
 }

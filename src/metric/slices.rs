@@ -1,7 +1,7 @@
 //! A phase, slice by slice.
 //!
 //! In: the records of a phase, one by one. Out: the metrics of each slice of time. Never: keeps a record: a slice holds the values
-//! of its requests, 8 bytes each, and a histogram of its gaps.
+//! of its requests, 8 bytes each in memory or on a shelf, and a histogram of its gaps.
 //!
 //! Slices are equally long, from when the first request was due; the last one ends with the last request. A request belongs with all its
 //! values to the slice in which it started, as in AIPerf. Its tokens arrived when they did: the windowed metrics of a slice are of the
@@ -9,10 +9,12 @@
 //! tokens for the slice in which it ended. Metrics of curves are of what was in flight in the slice, whenever it started.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::arrival::{self, Arrived};
 use super::gaps::Gaps;
 use super::run::{self, Accumulator};
+use super::series::Shelf;
 use super::sweepline::Span;
 use super::{Context, Row, Window, spacing};
 use crate::clock::Nanos;
@@ -22,6 +24,7 @@ use crate::record::Record;
 /// Gathers the records of a phase by slice.
 pub struct Slices {
     context: Context,
+    shelf: Option<Arc<dyn Shelf>>,
     attribution: Attribution,
     length_ns: u64,
     origin_ns: u64,
@@ -60,12 +63,20 @@ impl Slices {
     ) -> Slices {
         Slices {
             context: context.clone(),
+            shelf: None,
             attribution,
             length_ns: length.0.max(1),
             origin_ns,
             slices: BTreeMap::new(),
             is_cut: false,
         }
+    }
+
+    /// Keeps values on `shelf` until the end, but for the last thousand of each metric in a slice.
+    #[must_use]
+    pub fn shelved(mut self, shelf: Option<Arc<dyn Shelf>>) -> Slices {
+        self.shelf = shelf;
+        self
     }
 
     /// The run went on beyond [`SlicePlan::MOST`] slices, and what came later is in none.
@@ -82,7 +93,8 @@ impl Slices {
         if self.keeps(own) {
             let slot = self.slices.entry(own).or_default();
             slot.request_count += 1;
-            slot.sums(&self.context).gather(record, !by_arrival);
+            slot.sums(&self.context, self.shelf.as_ref())
+                .gather(record, !by_arrival);
         }
         self.add_arrived(record);
         if by_arrival {
@@ -116,7 +128,8 @@ impl Slices {
             return Vec::new();
         };
         let last = self.number(measured.end_ns).min(SlicePlan::MOST - 1);
-        let mut spans = whole.spans.clone();
+        // Where they cannot be had back, the summary of the whole says so.
+        let mut spans = whole.spans.all().unwrap_or_default();
         spans.sort_unstable();
         let mut spans = spans.into_iter().peekable();
         let mut active: Vec<Span> = Vec::new();
@@ -136,7 +149,7 @@ impl Slices {
             let by_arrival = self.attribution == Attribution::Arrival;
             if by_arrival || slot.request_count > 0 {
                 let sums = slot.sums.map(|sums| *sums);
-                let sums = sums.unwrap_or_else(|| Accumulator::of_slice(&self.context));
+                let sums = sums.unwrap_or_else(|| Accumulator::of_slice(&self.context, None));
                 let mut arrived = slot.arrived;
                 arrived.by_arrival = by_arrival;
                 slices.push(Slice {
@@ -222,21 +235,21 @@ impl Slices {
 
     fn sums(&mut self, number: u64) -> &mut Accumulator {
         let slot = self.slices.entry(number).or_default();
-        slot.sums(&self.context)
+        slot.sums(&self.context, self.shelf.as_ref())
     }
 }
 
 impl Slot {
-    fn sums(&mut self, context: &Context) -> &mut Accumulator {
+    fn sums(&mut self, context: &Context, shelf: Option<&Arc<dyn Shelf>>) -> &mut Accumulator {
         self.sums
-            .get_or_insert_with(|| Box::new(Accumulator::of_slice(context)))
+            .get_or_insert_with(|| Box::new(Accumulator::of_slice(context, shelf)))
     }
 }
 
 impl Accumulator {
     /// An empty one for a slice, of which there may be many.
-    fn of_slice(context: &Context) -> Accumulator {
-        let mut sums = Accumulator::new(context);
+    fn of_slice(context: &Context, shelf: Option<&Arc<dyn Shelf>>) -> Accumulator {
+        let mut sums = Accumulator::new(context).shelved(shelf.cloned());
         sums.gaps = Gaps::sparse();
         sums.token_gaps = Gaps::sparse();
         sums
@@ -245,8 +258,7 @@ impl Accumulator {
     /// The metrics of a slice in which `arrived` came and `spans` were in flight.
     fn slice_rows(mut self, window: Window, spans: &[Span], arrived: Arrived) -> Vec<Row> {
         self.window = Some(window);
-        self.spans = spans.to_vec();
         self.arrived = arrived;
-        self.summary().rows
+        self.summary_over(Ok(spans.to_vec())).rows
     }
 }

@@ -16,6 +16,7 @@
 
 use super::registry::METRICS;
 use super::request::index;
+use super::series::Item;
 use super::{PhaseFrame, Row, Stats, Window, arrival, quantile};
 use crate::record::{Chunk, Record};
 
@@ -53,8 +54,8 @@ pub struct SteadyState {
     pub rows: Vec<Row>,
 }
 
-/// Requests on the time line. 88 bytes each.
-#[derive(Clone, Debug, Default)]
+/// Requests on the time line.
+#[derive(Debug, Default)]
 pub(super) struct Track {
     moments: Vec<Moment>,
 }
@@ -69,8 +70,9 @@ const VALUES: [usize; 3] = [
     index!("inter_token_latency"),
 ];
 
+/// One of them. 80 bytes.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+pub(super) struct Moment {
     /// The slot came free, in the closed loop; else the start.
     due_ns: u64,
     start_ns: u64,
@@ -90,12 +92,12 @@ pub(super) fn note(values: &mut Values, index: usize, value: f64) {
     }
 }
 
-impl Track {
-    pub(super) fn add(&mut self, record: &Record, values: Values) {
+impl Moment {
+    pub(super) fn of(record: &Record, values: Values) -> Moment {
         let start_ns = record.wall_start_ns;
         let after = |nanos: u64| start_ns.saturating_add(nanos);
         let at = |chunk: Option<&Chunk>| after(chunk.map_or(0, |chunk| chunk.at.0));
-        self.moments.push(Moment {
+        Moment {
             due_ns: start_ns.saturating_sub(record.lateness.0),
             start_ns,
             end_ns: after(record.end.0),
@@ -104,11 +106,56 @@ impl Track {
             tokens: arrival::token_count(record),
             valid: record.is_success(),
             values,
-        });
+        }
+    }
+}
+
+impl Item for Moment {
+    type Words = [u64; 10];
+
+    fn words(self) -> [u64; 10] {
+        let [latency, first_token, inter_token] = self.values.map(f64::to_bits);
+        [
+            self.due_ns,
+            self.start_ns,
+            self.end_ns,
+            self.first_ns,
+            self.last_ns,
+            self.tokens.to_bits(),
+            self.valid.into(),
+            latency,
+            first_token,
+            inter_token,
+        ]
     }
 
-    pub(super) fn merge(&mut self, other: Track) {
-        self.moments.extend(other.moments);
+    fn of(words: [u64; 10]) -> Moment {
+        let [
+            due_ns,
+            start_ns,
+            end_ns,
+            first_ns,
+            last_ns,
+            tokens,
+            valid,
+            values @ ..,
+        ] = words;
+        Moment {
+            due_ns,
+            start_ns,
+            end_ns,
+            first_ns,
+            last_ns,
+            tokens: f64::from_bits(tokens),
+            valid: valid != 0,
+            values: values.map(f64::from_bits),
+        }
+    }
+}
+
+impl Track {
+    pub(super) fn of(moments: Vec<Moment>) -> Track {
+        Track { moments }
     }
 
     /// The steady state of a phase whose requests filled `measured`.

@@ -12,6 +12,7 @@
 //! The work: one sort of four moments a request, and for each curve three walks over the states. `benches/curves.rs` times it.
 
 use super::request::index;
+use super::series::Item;
 use super::weighted::weighted;
 use super::{Context, Stats, Window};
 use crate::record::Record;
@@ -55,6 +56,37 @@ impl Span {
                 .filter(|_| valid)
                 .unwrap_or(0),
             steps: u32::try_from(record.chunks.len().saturating_sub(1)).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// In a span's words: no first token.
+const NO_FIRST: u64 = u64::MAX;
+
+impl Item for Span {
+    type Words = [u64; 7];
+
+    fn words(self) -> [u64; 7] {
+        [
+            self.start_ns,
+            self.first_ns.unwrap_or(NO_FIRST),
+            self.last_ns,
+            self.end_ns,
+            self.input,
+            self.output,
+            self.steps.into(),
+        ]
+    }
+
+    fn of([start_ns, first_ns, last_ns, end_ns, input, output, steps]: [u64; 7]) -> Span {
+        Span {
+            start_ns,
+            first_ns: (first_ns != NO_FIRST).then_some(first_ns),
+            last_ns,
+            end_ns,
+            input,
+            output,
+            steps: u32::try_from(steps).unwrap_or(u32::MAX),
         }
     }
 }

@@ -15,6 +15,7 @@ mod progress;
 mod raw;
 mod records;
 mod redact;
+mod shelf;
 mod summary_csv;
 mod summary_json;
 mod timeslice;
@@ -33,6 +34,7 @@ pub use progress::{Progress, ProgressState, tell};
 pub use raw::RawWriter;
 pub use records::{PhaseTag, RecordsWriter};
 pub use redact::escape_controls;
+pub use shelf::FileShelf;
 
 use crate::config::{PhaseKind, Plan};
 use crate::metric::{Slice, Summary};

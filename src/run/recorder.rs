@@ -12,10 +12,11 @@ use crate::config::{Arrivals, ExportLevel, PhaseKind, PhasePlan, Plan, Secrets};
 use crate::endpoint::Bodies;
 use crate::engine::Stop;
 use crate::metric::health::Backlog;
-use crate::metric::{Accumulator, Context, PhaseFrame, Slice, Slices, request};
+use crate::metric::{Accumulator, Context, PhaseFrame, Shelf, Slice, Slices, request};
 use crate::record::{Exchange, Interpreter, Record};
 use crate::report::{
-    ArtifactNames, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError, tell,
+    ArtifactNames, FileShelf, Log, OutputsWriter, PhaseTag, RawWriter, RecordsWriter, ReportError,
+    tell,
 };
 
 use crate::schedule::{Schedule, Shard, Verdict};
@@ -98,6 +99,8 @@ pub(super) struct Recorder {
     calibration: Calibration,
     last_fit: Tick,
     last_flush: Tick,
+    /// Keeps the numbers of requests until the end.
+    shelf: Arc<dyn Shelf>,
     /// By phase and worker; added at the end.
     accumulators: Vec<Vec<Accumulator>>,
     /// Phases whose start the accumulators know.
@@ -140,7 +143,9 @@ impl Recorder {
         if plan.output.outputs_json {
             files.outputs = Some(OutputsWriter::create(&names.outputs())?);
         }
+        let shelf: Arc<dyn Shelf> = Arc::new(FileShelf::beside(&names.records())?);
         let context = Context::of(plan);
+        let sums = Accumulator::new(&context).shelved(Some(Arc::clone(&shelf)));
         let tags = plan.phases.iter().enumerate().map(|(index, phase)| {
             let earlier = plan.phases[..index].iter();
             let profiling = earlier.filter(|p| p.kind == PhaseKind::Profiling).count();
@@ -155,8 +160,9 @@ impl Recorder {
             accumulators: plan
                 .phases
                 .iter()
-                .map(|_| vec![Accumulator::new(&context); parts.queues.len()])
+                .map(|_| vec![sums.clone(); parts.queues.len()])
                 .collect(),
+            shelf,
             framed: vec![false; plan.phases.len()],
             slices: None,
             tags: tags.collect(),
@@ -314,7 +320,7 @@ impl Recorder {
             let due = first_due(plan, &parts.plan, parts.clock.rate(), start);
             let origin_ns = self.calibration.wall_ns(due);
             let new = Slices::new(&self.context, slices.attribution, slices.length, origin_ns);
-            self.slices = Some(new);
+            self.slices = Some(new.shelved(Some(Arc::clone(&self.shelf))));
         }
     }
 

@@ -34,7 +34,7 @@ fn phase(concurrency: Option<usize>, arrivals: Arrivals, stop: StopRule) -> Phas
     PhaseFrame::of(&plan, WALL_NS)
 }
 
-fn closed_loop(concurrency: usize) -> PhaseFrame {
+pub(super) fn closed_loop(concurrency: usize) -> PhaseFrame {
     phase(Some(concurrency), Arrivals::ClosedLoop, StopRule::default())
 }
 
