@@ -69,6 +69,11 @@ impl Chunked {
     ) -> Step<usize> {
         let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
+            let usual = self.usual(rest, limits, *received);
+            if usual > 0 {
+                at += usual;
+                continue;
+            }
             let step = match self.place {
                 Place::Data => {
                     at += self.data(rest, received, body);
@@ -110,6 +115,30 @@ impl Chunked {
             }
         }
         Step::More
+    }
+
+    /// What nearly always stands between the data of two chunks, taken at once: a line end, and a line of a few digits. Says how many bytes
+    /// that was; 0 where it is not at hand whole, or is anything else.
+    #[inline]
+    fn usual(&mut self, rest: &[u8], limits: &Limits, received: u64) -> usize {
+        match self.place {
+            Place::DataEnd if rest.starts_with(b"\r\n") => {
+                self.place = Place::Size(false);
+                2
+            }
+            Place::Size(false) => match usual_size_line(rest) {
+                Some((size, length))
+                    if length <= limits.chunk_line_bytes
+                        && received.saturating_add(size) <= limits.body_bytes as u64 =>
+                {
+                    self.left = size;
+                    self.place = Place::Data;
+                    length
+                }
+                _ => 0,
+            },
+            _ => 0,
+        }
     }
 
     /// Copies chunk data; says how much.
@@ -205,6 +234,26 @@ impl Chunked {
         self.place = Place::Trailer(next);
         Step::More
     }
+}
+
+/// The size that a chunk-size line of one to seven digits and CR LF says, and how long the line is. None for any other line, and for a size
+/// of 0, which ends the body.
+#[inline]
+fn usual_size_line(rest: &[u8]) -> Option<(u64, usize)> {
+    let mut size = 0;
+    for (index, &byte) in rest.iter().take(8).enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            b'\r' if size > 0 && rest.get(index + 1) == Some(&b'\n') => {
+                return Some((size, index + 2));
+            }
+            _ => return None,
+        };
+        size = size << 4 | u64::from(digit);
+    }
+    None
 }
 
 /// A byte of a field name (RFC 9110 section 5.6.2).

@@ -166,7 +166,7 @@ impl SseScanner {
                 }
                 return Step::More;
             };
-            let end = self.at + found;
+            let mut end = self.at + found;
             let (begin, line) = (self.begin, &body[self.line..end]);
             self.after_return = body[end] == b'\r';
             if !line.is_empty() {
@@ -175,7 +175,11 @@ impl SseScanner {
                 if end + 1 - begin > self.event_bytes {
                     return self.fail();
                 }
-                continue;
+                if self.after_return || body.get(end + 1) != Some(&b'\n') {
+                    continue;
+                }
+                // As nearly always, the empty line stands right behind.
+                end += 1;
             }
             let lines = std::mem::take(&mut self.lines);
             self.start_line(end + 1);
