@@ -31,12 +31,12 @@ fn records() -> Vec<Record> {
 }
 
 /// Summed up in two parts, as by two workers.
-fn summed(records: &[Record], shelf: Option<Arc<dyn Shelf>>) -> (Summary, Vec<Slice>) {
+fn summed(records: &[Record], shelf: Option<&Arc<dyn Shelf>>) -> (Summary, Vec<Slice>) {
     let context = streaming();
     let slice = Nanos::from_seconds(20.0);
     let slices = Slices::new(&context, Attribution::Arrival, slice, WALL_NS);
-    let mut slices = slices.shelved(shelf.clone());
-    let mut parts = [(); 2].map(|()| Accumulator::new(&context).shelved(shelf.clone()));
+    let mut slices = slices.shelved(shelf.cloned());
+    let mut parts = [(); 2].map(|()| Accumulator::new(&context).shelved(shelf.cloned()));
     for part in &mut parts {
         part.frame(closed_loop(20));
     }
@@ -55,7 +55,7 @@ fn a_shelf_changes_no_number() {
     let folder = tempfile::tempdir().unwrap();
     let records = records();
     let shelf: Arc<dyn Shelf> = Arc::new(FileShelf::beside(&folder.path().join("any")).unwrap());
-    let shelved = summed(&records, Some(Arc::clone(&shelf)));
+    let shelved = summed(&records, Some(&shelf));
     let in_memory = summed(&records, None);
     assert_eq!(format!("{shelved:?}"), format!("{in_memory:?}"));
     assert!(matches!(in_memory.0.steady, Some(Steady::State(_))));
@@ -81,7 +81,8 @@ impl Shelf for Gone {
 
 #[test]
 fn what_cannot_be_had_back_is_absent_and_named() {
-    let (summary, slices) = summed(&records(), Some(Arc::new(Gone)));
+    let shelf: Arc<dyn Shelf> = Arc::new(Gone);
+    let (summary, slices) = summed(&records(), Some(&shelf));
     assert_eq!((summary.success_count, summary.error_count), (4_875, 125));
     let count = summary.row("request_count").unwrap().stats.avg;
     assert_eq!(count, Some(4_875.0));
