@@ -114,12 +114,11 @@ impl Accumulator {
     /// Takes in one record of the phase.
     pub fn add(&mut self, record: &Record) {
         self.observed.add(record, &self.context);
-        let shelf = self.shelf.clone();
-        self.spans
-            .push(Span::of(record, &self.context), shelf.as_ref());
+        let span = Span::of(record, &self.context);
+        self.spans.push(span, self.shelf.as_ref());
         let values = self.gather(record, true);
-        self.moments
-            .push(Moment::of(record, values), shelf.as_ref());
+        let moment = Moment::of(record, values);
+        self.moments.push(moment, self.shelf.as_ref());
         self.add_arrived(record);
     }
 

@@ -55,7 +55,7 @@ pub struct SteadyState {
 }
 
 /// Requests on the time line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Track {
     moments: Vec<Moment>,
 }

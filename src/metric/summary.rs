@@ -69,7 +69,7 @@ impl Accumulator {
         let mut rows = quantile::finished(rows);
         self.context.keep(&mut rows);
         let mut notes = self.observed.notes(samples, &self.counts);
-        notes.append(&mut lost);
+        notes.extend(lost);
         Summary {
             rows,
             errors: self.errors.groups(),
@@ -131,13 +131,12 @@ impl Accumulator {
         );
         set(index!("coalesced_events"), self.observed.coalesced_share());
 
-        let total = |index: usize| sums[index];
         for (sum, base) in TOTALS {
-            set(*sum, total(*base));
+            set(*sum, sums[*base]);
         }
         let (input, output) = (
-            total(index!("input_sequence_length")),
-            total(index!("output_sequence_length")),
+            sums[index!("input_sequence_length")],
+            sums[index!("output_sequence_length")],
         );
         let arrived = self.arrived.by_arrival.then(|| self.arrived.tokens());
         let output = arrived.or(output);
@@ -147,8 +146,8 @@ impl Accumulator {
         set(index!("output_token_throughput"), per_second(output));
         let both = input.zip(output).map(|(input, output)| input + output);
         set(index!("total_token_throughput"), per_second(both));
-        let cache_read = total(index!("usage_prompt_cache_read_tokens"));
-        let prompt = total(index!("usage_prompt_tokens"));
+        let cache_read = sums[index!("usage_prompt_cache_read_tokens")];
+        let prompt = sums[index!("usage_prompt_tokens")];
         let cached = cache_read.zip(prompt);
         let cached = cached.and_then(|(read, prompt)| ratio(100.0 * read, prompt));
         set(index!("overall_usage_prompt_cache_read_pct"), cached);

@@ -2,6 +2,7 @@
 //!
 //! In: the output plan; texts. Out: paths; files written whole. Never: half a file under its final name.
 
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -133,6 +134,13 @@ pub(super) fn make_parent(path: &Path) -> Result<(), ReportError> {
         Some(parent) => std::fs::create_dir_all(parent).map_err(ReportError::at(parent)),
         None => Ok(()),
     }
+}
+
+/// An unnamed file in the folder of `path`, for what waits there until the end of a run.
+pub(super) fn unnamed_beside(path: &Path) -> Result<File, ReportError> {
+    make_parent(path)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder).map_err(ReportError::at(path))
 }
 
 /// What is written before a run to see whether its folder takes anything: more than the files' own beginnings.

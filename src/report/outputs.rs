@@ -14,7 +14,7 @@ use crate::config::PhaseKind;
 use crate::metric::{Metric, Value};
 use crate::record::Record;
 use crate::report::ReportError;
-use crate::report::artifact::{make_parent, write_whole};
+use crate::report::artifact::{unnamed_beside, write_whole};
 use crate::report::records::{PhaseTag, metric_value, request_end_ns};
 
 /// Metrics that stand beside a text.
@@ -47,12 +47,9 @@ struct Entry {
 impl OutputsWriter {
     /// Opens the spool beside `path`.
     pub fn create(path: &Path) -> Result<OutputsWriter, ReportError> {
-        make_parent(path)?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let spool = tempfile::tempfile_in(folder).map_err(ReportError::at(path))?;
         Ok(OutputsWriter {
             path: path.to_owned(),
-            spool: BufWriter::new(spool),
+            spool: BufWriter::new(unnamed_beside(path)?),
             spooled: 0,
             entries: Vec::new(),
         })

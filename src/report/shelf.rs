@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::metric::Shelf;
 use crate::report::ReportError;
-use crate::report::artifact::make_parent;
+use crate::report::artifact::unnamed_beside;
 
 /// A [`Shelf`] in a file that has no name, so that it is gone with the program, however that ends.
 #[derive(Debug)]
@@ -26,10 +26,8 @@ impl FileShelf {
     /// # Errors
     /// When no file can be made there.
     pub fn beside(path: &Path) -> Result<FileShelf, ReportError> {
-        make_parent(path)?;
-        let folder = path.parent().unwrap_or(Path::new("."));
         Ok(FileShelf {
-            file: tempfile::tempfile_in(folder).map_err(ReportError::at(path))?,
+            file: unnamed_beside(path)?,
             end: AtomicU64::new(0),
         })
     }
