@@ -20,11 +20,16 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
+use super::fetch::fetch;
+
 /// The group that receives name.
 pub(super) const GROUP: u16 = 0;
 
 /// The kernel is shown this many at first, and twice as many each time that half of them was used in one batch.
 const SHOWN_FIRST: u16 = 256;
+
+/// So many bytes of a read are asked for ahead; what follows them is in order and comes by itself.
+const FETCH_MOST: usize = 512;
 
 /// Who has a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +100,13 @@ impl Buffers {
             }
             _ => false,
         }
+    }
+
+    /// Asks for what a read of `result` bytes left in buffer `id`, the first of it.
+    pub(super) fn fetch(&self, id: u16, result: i32) {
+        let bytes = usize::try_from(result).unwrap_or(0).min(FETCH_MOST);
+        let offset = usize::from(id) * self.buffer_bytes;
+        fetch(self.memory.start.addr().get().wrapping_add(offset), bytes);
     }
 
     /// The first `length` bytes of buffer `id`, which must be ours; fewer when it is smaller.

@@ -13,6 +13,7 @@ mod buffers;
 mod choice;
 mod descriptors;
 mod facts;
+mod fetch;
 mod last_waits;
 mod limits;
 mod pace;
@@ -35,6 +36,7 @@ pub use blocking::Blocking;
 pub use choice::{Choice, Driver, Ended, RingTally, StampSource};
 pub use descriptors::{TooFew, make_room};
 pub use facts::{Facts, Reuse, Taken, Way};
+pub use fetch::{fetch, fetch_front};
 pub use limits::{Closing, Destination, Finding, Needs, judge};
 pub use pace::TIMER;
 pub use probe::{Backend, probe};
@@ -119,8 +121,9 @@ pub struct Sent {
     pub error: Option<CloseReason>,
 }
 
-/// With fewer completions in a batch, having the engine look ahead costs more than it saves.
-const AHEAD_LEAST: usize = 4;
+/// So many completions are looked ahead at together: what they need fits into the smallest cache.
+#[cfg(target_os = "linux")]
+const AHEAD_MOST: usize = 16;
 
 /// By default the kernel may be 50 us late with a time-out of this thread, to save wake-ups.
 fn wake_on_time() {

@@ -314,6 +314,14 @@ impl Ring {
         }
     }
 
+    /// Asks for the operation that a completion is of, and for the first bytes that it brought.
+    fn fetch(&self, completion: &Completion) {
+        self.operations.fetch(completion.key);
+        if let Some(id) = completion.buffer {
+            self.buffers.fetch(id, completion.result);
+        }
+    }
+
     /// Which link a completion is of.
     fn link_of(&self, completion: &Completion) -> Option<u32> {
         let (_, link) = self.operations.find(completion.key)?;

@@ -6,11 +6,11 @@
 use std::net::SocketAddr;
 
 use crate::clock::Tick;
-use crate::driver::ConnId;
+use crate::driver::{ConnId, fetch_front};
 use crate::wire::ConnectReply;
 
 use super::deadline::Deadline;
-use super::flight::Flight;
+use super::flight::{Flight, Near};
 use super::tls::Tls;
 
 /// What a connection is doing.
@@ -28,13 +28,25 @@ pub(super) enum State {
     Idle,
 }
 
-/// One TCP connection.
+/// One TCP connection. What every read needs stands first.
+#[repr(C)]
 pub(super) struct Connection {
     pub(super) state: State,
+    /// The driver holds a buffer of this connection.
+    pub(super) sending: bool,
+    /// That buffer holds the request's last byte.
+    pub(super) sending_request: bool,
+    /// The outbox ends with the request's last byte.
+    pub(super) outbox_request: bool,
     /// Index into the targets.
     pub(super) target: u16,
     /// Index into the target's addresses, of the latest attempt.
     pub(super) address: u16,
+    pub(super) tls: Option<Box<Tls>>,
+    /// The request under way; `None` when idle, and while it is set up ahead of a phase.
+    pub(super) flight: Option<Box<Flight>>,
+    /// Where the flight's memory was after its latest read.
+    pub(super) near: Near,
     /// That address.
     pub(super) remote: Option<SocketAddr>,
     /// Index of the first attempt's address, and how many were tried, those of rivals included.
@@ -48,7 +60,6 @@ pub(super) struct Connection {
     pub(super) rivals: Vec<ConnId>,
     /// Since when it waits for a request.
     pub(super) idle_since: Tick,
-    pub(super) tls: Option<Tls>,
     /// What a proxy answers; `None` when it has, and without one.
     pub(super) tunnel: Option<ConnectReply>,
     /// Requests that ended on it.
@@ -58,23 +69,15 @@ pub(super) struct Connection {
     pub(super) connect_start: Tick,
     pub(super) connect_end: Tick,
     pub(super) tls_end: Tick,
-    /// The request under way; `None` when idle, and while it is set up ahead of a phase.
-    pub(super) flight: Option<Box<Flight>>,
     /// Bytes to be sent after those now being sent.
     pub(super) outbox: Vec<u8>,
-    /// The outbox ends with the request's last byte.
-    pub(super) outbox_request: bool,
-    /// The driver holds a buffer of this connection.
-    pub(super) sending: bool,
-    /// That buffer holds the request's last byte.
-    pub(super) sending_request: bool,
 }
 
 impl Connection {
     /// TLS or a tunnel is set up, and there is no request yet.
     pub(super) fn is_ready_ahead(&self) -> bool {
         let ready = match self.state {
-            State::Handshaking => self.tls.as_ref().is_some_and(Tls::is_ready),
+            State::Handshaking => self.tls.as_ref().is_some_and(|tls| tls.is_ready()),
             State::Tunnelling => self.tunnel.is_none(),
             State::Connecting | State::Busy | State::Idle => false,
         };
@@ -82,6 +85,8 @@ impl Connection {
     }
 }
 
+/// Its first line holds what tells where all the rest is.
+#[repr(C, align(64))]
 struct Slot {
     generation: u32,
     connection: Option<Connection>,
@@ -118,8 +123,14 @@ impl Table {
     pub(super) fn open(&mut self, target: u16, flight: Option<Box<Flight>>) -> ConnId {
         let connection = Connection {
             state: State::Connecting,
+            sending: false,
+            sending_request: false,
+            outbox_request: false,
             target,
             address: 0,
+            tls: None,
+            flight,
+            near: Near::default(),
             remote: None,
             first: 0,
             tried: 0,
@@ -127,18 +138,13 @@ impl Table {
             leader: None,
             rivals: Vec::new(),
             idle_since: Tick::NEVER,
-            tls: None,
             tunnel: None,
             served: 0,
             local_port: 0,
             connect_start: Tick::NEVER,
             connect_end: Tick::NEVER,
             tls_end: Tick::NEVER,
-            flight,
             outbox: Vec::new(),
-            outbox_request: false,
-            sending: false,
-            sending_request: false,
         };
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -166,12 +172,23 @@ impl Table {
         }
     }
 
-    /// Something of all that the next read on `conn` needs, to have it read.
-    pub(super) fn look_ahead(&self, conn: ConnId) -> u64 {
+    /// Asks for what tells where the memory of `conn` is.
+    pub(super) fn fetch_slot(&self, conn: ConnId) {
+        if let Some(slot) = self.slots.get(conn.index as usize) {
+            fetch_front(slot, 1);
+        }
+    }
+
+    /// Asks for what the next read on `conn` needs.
+    pub(super) fn fetch_flight(&self, conn: ConnId) {
         let slot = self.slots.get(conn.index as usize);
         let connection = slot.and_then(|slot| slot.connection.as_ref());
-        let flight = connection.and_then(|connection| connection.flight.as_ref());
-        flight.map_or(0, |flight| flight.look_ahead())
+        if let Some(connection) = connection
+            && let Some(flight) = &connection.flight
+        {
+            flight.fetch();
+            connection.near.fetch();
+        }
     }
 
     /// The connection in slot `index`, if there is one.

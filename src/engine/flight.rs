@@ -3,20 +3,20 @@
 //! In: reads of its response. Out: an exchange with its body, reads and event marks. Never: an allocation on a warm flight, or a
 //! look inside an event beyond its framing and `[DONE]`.
 
+use std::mem::offset_of;
+
 use crate::clock::Tick;
-use crate::driver::{Sent, Stamp, StampSource};
+use crate::driver::{Sent, Stamp, StampSource, fetch, fetch_front};
 use crate::record::{EventMark, Exchange, Outcome, Read};
 use crate::wire::{ContentKind, Fault, Limits, Response, SseKind, SseScanner, Step};
 
 use super::ahead::make_room;
 use super::session::Session;
 
-/// A request under way, with the parsers of its response.
+/// A request under way, with the parsers of its response. What every read needs stands first.
+#[repr(C, align(64))]
 pub(super) struct Flight {
     pub(super) exchange: Box<Exchange>,
-    /// The session it belongs to; `None` only while spare.
-    pub(super) session: Option<Session>,
-    pub(super) response: Response,
     scanner: SseScanner,
     /// Which request of this engine it is.
     pub(super) serial: u64,
@@ -39,6 +39,36 @@ pub(super) struct Flight {
     pub(super) write_failed: bool,
     /// The read that brought the byte after the last event.
     first_read: u32,
+    pub(super) response: Response,
+    /// The session it belongs to; `None` only while spare.
+    pub(super) session: Option<Session>,
+}
+
+/// So many bytes of a flight serve every read.
+const FLIGHT_BYTES: usize = offset_of!(Flight, response) + Response::FRONT_BYTES;
+
+/// So many bytes of a read's text are asked for ahead: an event of a token is seldom longer.
+const TEXT_BYTES: usize = 256;
+
+/// Where a flight's memory is: addresses, of which nothing is read. They may be those of memory that was given back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Near {
+    exchange: usize,
+    /// Where the next read, event and byte of the body will be written.
+    reads: usize,
+    events: usize,
+    body: usize,
+}
+
+impl Near {
+    /// Asks for it.
+    #[inline]
+    pub(super) fn fetch(self) {
+        fetch(self.exchange, Exchange::FRONT_BYTES);
+        fetch(self.reads, size_of::<Read>());
+        fetch(self.events, size_of::<EventMark>());
+        fetch(self.body, TEXT_BYTES);
+    }
 }
 
 /// When what `stamp` belongs to came, by the `source` that the metrics take.
@@ -66,8 +96,6 @@ impl Flight {
     pub(super) fn new(exchange: Box<Exchange>, limits: Limits) -> Flight {
         Flight {
             exchange,
-            session: None,
-            response: Response::new(limits),
             scanner: SseScanner::new(limits),
             serial: 0,
             tokens: None,
@@ -80,6 +108,8 @@ impl Flight {
             heard: Tick(0),
             write_failed: false,
             first_read: 0,
+            response: Response::new(limits),
+            session: None,
         }
     }
 
@@ -186,14 +216,22 @@ impl Flight {
         last.is_some_and(|read| read.parsed == Tick::NEVER)
     }
 
-    /// Something of each piece of memory that [`Flight::receive`] works on, to have it read.
-    pub(super) fn look_ahead(&self) -> u64 {
+    /// Asks for what [`Flight::receive`] works on, the exchange left out.
+    #[inline]
+    pub(super) fn fetch(&self) {
+        fetch_front(self, FLIGHT_BYTES);
+    }
+
+    /// Where the exchange is, and where its next read will be written.
+    #[inline]
+    pub(super) fn near(&self) -> Near {
         let exchange = &*self.exchange;
-        let read = exchange.reads.last().map_or(0, |read| read.body_end);
-        let event = exchange.events.last().map_or(0, |event| event.end);
-        let byte = exchange.body.last().map_or(0, |&byte| u64::from(byte));
-        let parsers = u64::from(self.response.started()) ^ u64::from(self.first_read);
-        read ^ event ^ byte ^ parsers
+        Near {
+            exchange: std::ptr::from_ref(exchange).addr(),
+            reads: exchange.reads.as_ptr_range().end.addr(),
+            events: exchange.events.as_ptr_range().end.addr(),
+            body: exchange.body.as_ptr_range().end.addr(),
+        }
     }
 
     /// The peer closed its side. `tls_cut`: without saying so inside TLS.

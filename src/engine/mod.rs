@@ -273,7 +273,7 @@ impl Engine {
             Some(tls) => match tls::Tls::new(tls) {
                 Ok(link) => {
                     c.state = State::Handshaking;
-                    c.tls = Some(link);
+                    c.tls = Some(Box::new(link));
                     self.flush_tls(conn);
                 }
                 Err(fault) => self.finish(conn, Outcome::Fault(fault), done),
@@ -384,6 +384,7 @@ impl Engine {
         // The bytes of a head are heard, whatever comes with them.
         let in_head = flight.exchange.head.is_none();
         let progress = flight.receive(data, wire_bytes, stamp, self.setup.stamps);
+        c.near = flight.near();
         let read = flight.exchange.reads.last();
         let came = read.map_or(stamp.tick, Read::arrival);
         flight.hear(events, stamp.tick, in_head || self.waits.keep_alive_counts);

@@ -155,7 +155,7 @@ impl Engine {
         }
         self.plain = plain;
         let over = self.table.current(conn).and_then(|c| c.tls.as_ref());
-        if over.is_some_and(Tls::closed_cleanly) {
+        if over.is_some_and(|tls| tls.closed_cleanly()) {
             // close_notify ends the peer's side, whether or not the connection ends with it (RFC 8446 section 6.1).
             self.on_closed(conn, CloseReason::Eof, stamp.tick);
         }
@@ -165,7 +165,7 @@ impl Engine {
         let Some(c) = self.table.current(conn) else {
             return;
         };
-        let ready = c.tls.as_ref().is_some_and(Tls::is_ready);
+        let ready = c.tls.as_ref().is_some_and(|tls| tls.is_ready());
         if c.state == State::Handshaking && ready {
             c.tls_end = c.tls_end.min(tick);
             let Some(flight) = &mut c.flight else {

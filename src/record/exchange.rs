@@ -3,6 +3,7 @@
 //! In: the engine's stamps and the peer's bytes. Out: one value per request sent, moved to the recorder.
 //! Never: parses, converts a tick, or outlives its request on the worker (it is recycled).
 
+use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,21 +14,23 @@ use crate::wire::{Fault, Head};
 /// Everything the worker knows of one request. Filled in place, moved through the recorder's queue, and given back to be used
 /// again, so that a warm worker allocates nothing.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub struct Exchange {
-    /// Which request this is.
-    pub id: RequestId,
-    /// Moments of the request; [`Tick::NEVER`] where a moment did not come.
-    pub ticks: Ticks,
+    // What every read needs stands first.
     /// Every read that brought bytes of this response, in order.
     pub reads: Vec<Read>,
     /// Every server-sent event, in order. Empty when the response was no event stream.
     pub events: Vec<EventMark>,
     /// The parsed response head, if it came whole.
     pub head: Option<Head>,
-    /// Raw bytes of the final response head (status line to blank line).
-    pub head_bytes: Vec<u8>,
     /// Body bytes after transfer decoding.
     pub body: Vec<u8>,
+    /// Which request this is.
+    pub id: RequestId,
+    /// Moments of the request; [`Tick::NEVER`] where a moment did not come.
+    pub ticks: Ticks,
+    /// Raw bytes of the final response head (status line to blank line).
+    pub head_bytes: Vec<u8>,
     /// How it ended.
     pub outcome: Outcome,
     /// About the connection it used.
@@ -46,6 +49,9 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// So many bytes of an exchange serve every read.
+    pub(crate) const FRONT_BYTES: usize = offset_of!(Exchange, id);
+
     /// Its latest reads, those not marked yet, had been parsed by `tick`.
     pub fn mark_parsed(&mut self, tick: Tick) {
         let latest = self.reads.iter_mut().rev();

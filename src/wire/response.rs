@@ -3,6 +3,8 @@
 //! In: what each read brought. Out: the head's raw bytes, the decoded body, and where the response ends. Never: bytes beyond
 //! [`Limits`], or a result that depends on how the reads cut the bytes.
 
+use std::mem::offset_of;
+
 use super::chunked::Chunked;
 use super::coding::Decoder;
 use super::head::{self, Head};
@@ -41,37 +43,42 @@ enum State {
 /// assert_eq!(body, b"ok");
 /// ```
 #[derive(Debug)]
+#[repr(C)]
 pub struct Response {
-    limits: Limits,
+    // What every read needs stands first.
     state: State,
+    received: u64,
+    /// Takes the content coding off; there only where the head names one.
+    decoder: Option<Box<Decoder>>,
+    started: bool,
+    limits: Limits,
+    head: Option<Head>,
     /// Bytes of the head that is not complete yet.
     buffer: Vec<u8>,
     /// Stray line ends before the head.
     leading: usize,
     interim: usize,
-    received: u64,
-    started: bool,
-    head: Option<Head>,
-    /// Takes the content coding off; there only where the head names one.
-    decoder: Option<Box<Decoder>>,
     /// What came of a coded body in this read.
     coded: Vec<u8>,
 }
 
 impl Response {
+    /// So many bytes of a parser serve every read of a body.
+    pub(crate) const FRONT_BYTES: usize = offset_of!(Response, head);
+
     /// A parser that waits for the first byte.
     #[must_use]
     pub fn new(limits: Limits) -> Response {
         Response {
-            limits,
             state: State::Head,
+            received: 0,
+            decoder: None,
+            started: false,
+            limits,
+            head: None,
             buffer: Vec::new(),
             leading: 0,
             interim: 0,
-            received: 0,
-            started: false,
-            head: None,
-            decoder: None,
             coded: Vec::new(),
         }
     }

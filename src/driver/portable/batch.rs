@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use crate::clock::{KernelClock, Tick};
-use crate::driver::{AHEAD_LEAST, ConnId, Stamp};
+use crate::driver::{ConnId, Stamp};
 
 use super::{Completion, Pump, Shared, What, gaps_of};
 
@@ -113,9 +113,7 @@ impl Pump {
         // All stamps in the batch were taken between the last look at the wall clock and this one.
         self.steady =
             !self.batch.is_empty() && self.kernel.as_mut().is_some_and(KernelClock::is_steady);
-        if self.batch.len() >= AHEAD_LEAST {
-            self.engine.look_ahead(self.batch.iter().map(|c| c.conn));
-        }
+        self.engine.look_ahead(self.batch.iter().map(|c| c.conn));
     }
 
     fn end_batch(&mut self) {

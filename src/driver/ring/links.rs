@@ -8,7 +8,7 @@ use socket2::Socket;
 use crate::clock::Tick;
 use crate::driver::socket::Tries;
 use crate::driver::window::Gaps;
-use crate::driver::{ConnId, Sent};
+use crate::driver::{ConnId, Sent, fetch_front};
 
 /// Where a socket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +21,26 @@ pub(super) enum State {
     Closing,
 }
 
-/// One socket.
+/// One socket. What every read needs stands first, in one line.
+#[repr(C, align(64))]
 pub(super) struct Link {
     pub(super) conn: ConnId,
-    pub(super) socket: Socket,
     pub(super) state: State,
+    /// Between its reads.
+    pub(super) gaps: Gaps,
+    pub(super) socket: Socket,
+    /// Operations that the kernel holds.
+    pub(super) operations: u32,
     /// It may take a port of one window only.
     pub(super) narrowed: bool,
     /// Local addresses that it is still to be tried from.
     pub(super) tries: Tries,
-    /// Operations that the kernel holds.
-    pub(super) operations: u32,
     /// Key of the receive under way.
     pub(super) receive: Option<u64>,
     /// Key of the connect or send under way.
     pub(super) other: Option<u64>,
     /// The send under way: how it goes, and how much is done.
     pub(super) sending: Option<(Sent, usize)>,
-    /// Between its reads.
-    pub(super) gaps: Gaps,
 }
 
 /// All sockets of one worker.
@@ -58,19 +59,26 @@ impl Links {
         Some(link.conn)
     }
 
+    /// Asks for what a read needs of the link in `place`.
+    pub(super) fn fetch(&self, place: u32) {
+        if let Some(slot) = self.slots.get(place as usize) {
+            fetch_front(slot, 1);
+        }
+    }
+
     /// A place for a new socket.
     pub(super) fn open(&mut self, conn: ConnId, socket: Socket, started: Tick) -> u32 {
         let link = Link {
             conn,
-            socket,
             state: State::Connecting(started),
+            gaps: Gaps::default(),
+            socket,
+            operations: 0,
             narrowed: false,
             tries: Tries::default(),
-            operations: 0,
             receive: None,
             other: None,
             sending: None,
-            gaps: Gaps::default(),
         };
         let place = match self.free.pop() {
             Some(place) => {

@@ -5,6 +5,8 @@
 
 use socket2::SockAddr;
 
+use crate::driver::fetch_front;
+
 /// What an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -66,6 +68,13 @@ impl Operations {
         slot.operation = Some(operation);
         self.count += 1;
         u64::from(slot.generation) << 32 | u64::from(index)
+    }
+
+    /// Asks for what [`Operations::find`] looks at.
+    pub(super) fn fetch(&self, key: u64) {
+        if let Some(slot) = self.slots.get(index_of(key)) {
+            fetch_front(slot, size_of::<Slot>());
+        }
     }
 
     /// Kind and link of the operation that `key` means; `None` when it has ended.

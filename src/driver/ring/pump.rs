@@ -17,8 +17,8 @@ use crate::driver::socket::{SocketOptions, Sockets};
 use crate::driver::waiting::{Lateness, Waiting};
 use crate::driver::window::Windows;
 use crate::driver::{
-    AHEAD_LEAST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, ports, reason_of,
-    stamping, wake_on_time,
+    AHEAD_MOST, CloseReason, ConnId, Op, Pause, RingTally, Sent, Stamp, ports, reason_of, stamping,
+    wake_on_time,
 };
 use crate::engine::Engine;
 
@@ -235,10 +235,13 @@ impl Pump {
         let mut batch = std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare));
         // All stamps in the batch were taken between the last look at the wall clock and this one.
         let steady = !batch.is_empty() && self.kernel.is_steady();
-        self.look_ahead(&batch);
-        for completion in batch.drain(..) {
-            self.complete(completion, steady)?;
+        for near in batch.chunks(AHEAD_MOST) {
+            self.look_ahead(near);
+            for &completion in near {
+                self.complete(completion, steady)?;
+            }
         }
+        batch.clear();
         self.spare = batch;
         for (conn, reason, tick) in std::mem::take(&mut self.failed) {
             self.engine.on_closed(conn, reason, tick);
@@ -250,16 +253,16 @@ impl Pump {
         Ok(())
     }
 
-    /// Has the engine fetch what the reads of `batch` will need, all at once.
-    fn look_ahead(&mut self, batch: &[Completion]) {
-        if batch.len() < AHEAD_LEAST {
-            return;
-        }
+    /// Asks for what the reads of `batch` will need, step by step: what one step is to find was asked for in the one before.
+    fn look_ahead(&self, batch: &[Completion]) {
         let (ring, links) = (&self.ring, &self.links);
-        let conns = batch
-            .iter()
-            .filter_map(|completion| links.conn(ring.link_of(completion)?));
-        self.engine.look_ahead(conns);
+        for completion in batch {
+            ring.fetch(completion);
+        }
+        let places = batch.iter().filter_map(|c| ring.link_of(c));
+        places.clone().for_each(|place| links.fetch(place));
+        self.engine
+            .look_ahead(places.filter_map(|place| links.conn(place)));
     }
 
     fn complete(&mut self, completion: Completion, steady: bool) -> io::Result<()> {
@@ -301,7 +304,9 @@ impl Pump {
             return Ok(());
         }
         let (conn, tick) = (link.conn, completion.tick);
-        link.receive = link.receive.filter(|_| completion.more);
+        if !completion.more {
+            link.receive = None;
+        }
         if completion.result < 0 {
             match -completion.result {
                 libc::ENOBUFS => {
